@@ -1,0 +1,268 @@
+"""Many trees of any origin -> one TreeEnsemble.
+
+Adapters describe a model in the common form, `Tree` and `Member`; composites and pipelines rewrite that form; `pack`
+lays it out for the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from macem import kernel
+from macem.kernel import TreeEnsemble
+
+__all__ = ["Link", "Member", "Tree", "constant", "pack", "rename_features"]
+
+
+class Link(IntEnum):
+    """From the raw outputs of a member to its probabilities."""
+
+    IDENTITY = kernel.IDENTITY  # the outputs are probabilities
+    SIGMOID = kernel.SIGMOID  # one output -> (1 - p, p), p = 1 / (1 + exp(-slope * raw))
+    SOFTMAX = kernel.SOFTMAX  # softmax(slope * raw)
+    SIGMOID_EACH = kernel.SIGMOID_EACH  # one sigmoid per class, as it is (LightGBM multiclassova)
+    VOTE = kernel.VOTE  # 1 for the first largest output, 0 elsewhere
+    ADABOOST = kernel.ADABOOST  # scikit-learn's AdaBoost votes (see there)
+    SIGMOID_SINGLE = kernel.SIGMOID_SINGLE  # as XGBoost does it, in float32
+    SOFTMAX_SINGLE = kernel.SOFTMAX_SINGLE  # as XGBoost does it, in float32
+    STEP = kernel.STEP  # one output -> class 1 iff raw > 0 (XGBoost binary:hinge)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One decision tree in the common form; node 0 is the root.
+
+    Attributes
+    ----------
+    feature : ndarray of int, shape (n_nodes,)
+        The feature a node asks for; -1 at a leaf.
+    threshold : ndarray of float64, shape (n_nodes,)
+        A number goes left iff ``x <= threshold``. Where the library compares in float32 (`Member.single`), both sides
+        are float32 values held in float64.
+    left, right : ndarray of int, shape (n_nodes,)
+        Children; unused at leaves. Nodes that cannot be reached from the root are ignored.
+    value : ndarray of float64, shape (n_nodes, width)
+        What a leaf adds to the raw outputs ``output … output + width - 1``.
+    missing_left : ndarray of bool, shape (n_nodes,)
+        Whether a missing value (NaN) goes left.
+    output : int
+        The first raw output, of its member, that the tree adds to.
+    categories : mapping of int to ndarray of int
+        Node -> the category codes (>= 0) that go left; every other code goes right. A feature is asked for categories
+        by all its nodes or by none.
+    zero_is_missing, missing_is_zero : ndarray of bool, shape (n_nodes,), or None
+        LightGBM's missing types: a zero counts as missing at this node; a missing value counts as zero.
+    """
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    value: NDArray[np.float64]
+    missing_left: NDArray[np.bool_]
+    output: int = 0
+    categories: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    zero_is_missing: NDArray[np.bool_] | None = None
+    missing_is_zero: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """A sum of trees behind a link: one forest, one booster, one stage of a composite.
+
+    Attributes
+    ----------
+    trees : sequence of Tree
+        Summed in this order.
+    n_outputs : int
+        Raw outputs of the member; every tree's `value` has the same width.
+    link : Link
+    start : ndarray of float64, shape (n_outputs,)
+        Raw outputs before the first tree.
+    classes : tuple of int
+        The class, as a position in the oracle's `classes`, of each probability column behind the link.
+    slope : float
+        Factor before the link.
+    divisor : float
+        The sum is divided by it before the link (a forest's number of trees).
+    single : bool
+        Sums are rounded to float32 after each tree.
+    weight : float
+        Weight in the mean of the members.
+    """
+
+    trees: Sequence[Tree]
+    n_outputs: int
+    link: Link
+    start: NDArray[np.float64]
+    classes: tuple[int, ...]
+    slope: float = 1.0
+    divisor: float = 1.0
+    single: bool = False
+    weight: float = 1.0
+
+
+def constant(value: ArrayLike, output: int = 0) -> Tree:
+    """Make a tree of one leaf."""
+    row = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    return Tree(
+        feature=np.array([-1]),
+        threshold=np.zeros(1),
+        left=np.zeros(1, np.int64),
+        right=np.zeros(1, np.int64),
+        value=row[None, :],
+        missing_left=np.zeros(1, bool),
+        output=output,
+    )
+
+
+def rename_features(member: Member, positions: ArrayLike) -> Member:
+    """Let feature ``j`` of every tree ask for feature ``positions[j]``, as a member that sees a subset of columns does."""
+    where = np.append(np.asarray(positions, dtype=np.int64), -1)  # the last entry serves the leaves' -1
+    return replace(member, trees=[replace(tree, feature=where[tree.feature]) for tree in member.trees])
+
+
+def pack(
+    members: Sequence[Member],
+    *,
+    n_features: int,
+    n_classes: int,
+    single: bool,
+    missing_value: float = np.nan,
+    total: float | None = None,
+) -> TreeEnsemble:
+    """Lay members out as the table that the kernel reads.
+
+    Parameters
+    ----------
+    members : sequence of Member
+    n_features, n_classes : int
+    single : bool
+        Numbers are rounded to float32 before they are compared.
+    missing_value : float
+        A number that counts as missing, beside NaN.
+    total : float, optional
+        Divisor of the weighted sum of the members; their sum of weights by default.
+    """
+    trees = [tree for member in members for tree in member.trees]
+    n_codes = _count_codes(trees, n_features)
+    special = any(tree.categories or tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees)
+    layouts = [_breadth_first(tree) for tree in trees]
+    wide = (
+        not single
+        or n_features > kernel.NARROW_FEATURES
+        or any(order.size > kernel.NARROW_NODES for order, _ in layouts)
+        or any(tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees)
+    )
+    width = max((tree.value.shape[1] for tree in trees), default=1)
+    words: list[np.uint64] = []
+    nodes = [_nodes(tree, *layout, wide=wide, n_codes=n_codes, words=words) for tree, layout in zip(trees, layouts, strict=True)]
+    values = np.zeros((sum(order.size for order, _ in layouts), width))
+    at = 0
+    for tree, (order, _) in zip(trees, layouts, strict=True):
+        block = tree.value[order]
+        values[at : at + order.size, : block.shape[1]] = np.where((tree.feature[order] < 0)[:, None], block, 0.0)
+        at += order.size
+    outputs = np.cumsum([0] + [member.n_outputs for member in members])
+    return TreeEnsemble(
+        nodes=np.concatenate(nodes) if nodes else np.zeros(0, np.uint64),
+        values=values,
+        tree_first=np.cumsum([0] + [order.size for order, _ in layouts]).astype(np.int64),
+        tree_output=np.array(
+            [outputs[i] + tree.output for i, member in enumerate(members) for tree in member.trees], dtype=np.int64
+        ),
+        set_words=np.array(words or [0], dtype=np.uint64),
+        n_codes=n_codes,
+        missing_value=float(missing_value),
+        wide=int(wide),
+        single=int(single),
+        special=int(special),
+        member_tree=np.cumsum([0] + [len(member.trees) for member in members]).astype(np.int64),
+        member_output=outputs.astype(np.int64),
+        member_width=np.array([max((t.value.shape[1] for t in m.trees), default=0) for m in members], dtype=np.int64),
+        member_class=np.array([c for member in members for c in member.classes], dtype=np.int64),
+        member_class_first=np.cumsum([0] + [len(member.classes) for member in members]).astype(np.int64),
+        member_link=np.array([int(member.link) for member in members], dtype=np.int64),
+        member_slope=np.array([member.slope for member in members], dtype=np.float64),
+        member_divisor=np.array([member.divisor for member in members], dtype=np.float64),
+        member_single=np.array([int(member.single) for member in members], dtype=np.int64),
+        member_weight=np.array([member.weight for member in members], dtype=np.float64),
+        total=float(sum(member.weight for member in members) if total is None else total),
+        start=np.concatenate([np.asarray(member.start, dtype=np.float64) for member in members]),
+        n_classes=n_classes,
+    )
+
+
+def _count_codes(trees: Sequence[Tree], n_features: int) -> NDArray[np.int64]:
+    n_codes = np.zeros(n_features, np.int64)
+    for tree in trees:
+        for node, codes in tree.categories.items():
+            feature = tree.feature[node]
+            n_codes[feature] = max(n_codes[feature], 1, int(np.max(codes, initial=-1)) + 1)
+    return n_codes
+
+
+def _breadth_first(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Order the nodes so that siblings are adjacent; return the order and each one's left child's place (itself at a leaf)."""
+    order = [0]
+    children: list[int] = []
+    for place, node in enumerate(order):  # the list grows while it is walked
+        if tree.feature[node] < 0:
+            children.append(place)
+        else:
+            children.append(len(order))
+            order += [int(tree.left[node]), int(tree.right[node])]
+    return np.array(order, dtype=np.int64), np.array(children, dtype=np.int64)
+
+
+def _nodes(
+    tree: Tree,
+    order: NDArray[np.int64],
+    children: NDArray[np.int64],
+    *,
+    wide: bool,
+    n_codes: NDArray[np.int64],
+    words: list[np.uint64],
+) -> NDArray[np.uint64]:
+    leaf = tree.feature[order] < 0
+    feature = np.where(leaf, 0, tree.feature[order]).astype(np.uint64)
+    flags = np.where(leaf | tree.missing_left[order], kernel.FLAG_MISSING_LEFT, 0)
+    if tree.zero_is_missing is not None:
+        flags |= np.where(~leaf & tree.zero_is_missing[order], kernel.FLAG_ZERO_MISSING, 0)
+    if tree.missing_is_zero is not None:
+        flags |= np.where(~leaf & tree.missing_is_zero[order], kernel.FLAG_MISSING_ZERO, 0)
+    split = _sortable(tree.threshold[order], wide)
+    split[leaf] = np.uint64(0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
+    place_of = {int(node): place for place, node in enumerate(order)}
+    for node, codes in tree.categories.items():
+        if node not in place_of:
+            continue
+        place = place_of[node]
+        split[place] = np.uint64(len(words))
+        flags[place] |= kernel.FLAG_CATEGORY
+        bits = np.zeros(64 * ((int(n_codes[tree.feature[node]]) + 63) // 64), bool)
+        bits[np.asarray(codes, dtype=np.int64)] = True
+        words.extend(np.packbits(bits, bitorder="little").view(np.uint64))
+    children = children.astype(np.uint64)
+    flags = flags.astype(np.uint64)
+    if not wide:
+        return (split << np.uint64(32)) | (flags << np.uint64(30)) | (feature << np.uint64(17)) | children
+    packed = np.empty(2 * order.size, np.uint64)
+    packed[0::2] = split
+    packed[1::2] = (flags << np.uint64(60)) | (feature << np.uint64(32)) | children
+    return packed
+
+
+def _sortable(numbers: NDArray[np.float64], wide: bool) -> NDArray[np.uint64]:
+    """Map numbers to unsigned keys of the same order, as `kernel.keys_from_codes` does."""
+    numbers = numbers + 0.0
+    if wide:
+        bits = numbers.view(np.uint64)
+        return np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
+    bits = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
+    return np.where(bits >> np.uint64(31), bits ^ np.uint64(0xFFFFFFFF), bits | np.uint64(1 << 31))

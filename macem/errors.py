@@ -1,0 +1,59 @@
+"""Every error that macem raises: one root, and children that are also the builtin a caller would expect.
+
+A message names the thing that is wrong, the value found, and ends in what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AdapterError",
+    "DataError",
+    "MacemError",
+    "MacemWarning",
+    "ModelChangedError",
+    "ModelError",
+    "OptionError",
+    "OracleError",
+    "TableMismatchWarning",
+    "UnsupportedModelError",
+]
+
+
+class MacemError(Exception):
+    """Root of all errors raised by macem."""
+
+
+class DataError(MacemError, ValueError):
+    """A table (background or rows) that cannot be used as it is."""
+
+
+class OptionError(MacemError, ValueError):
+    """An option, or a combination of options, that is not possible."""
+
+
+class ModelError(MacemError, ValueError):
+    """A model that cannot be asked for class probabilities."""
+
+
+class UnsupportedModelError(ModelError, TypeError):
+    """A model of a kind or mode that is refused, with the reason."""
+
+
+class ModelChangedError(ModelError, RuntimeError):
+    """A model that no longer answers as it did when the explainer was made."""
+
+
+class OracleError(MacemError, RuntimeError):
+    """A model that failed, or answered nonsense, while it was being asked."""
+
+
+class AdapterError(MacemError, ImportError):
+    """An adapter plugin that cannot be loaded, or two that claim the same model."""
+
+
+class MacemWarning(UserWarning):
+    """Root of all warnings issued by macem."""
+
+
+class TableMismatchWarning(MacemWarning):
+    """The compiled copy of a model disagreed with the model, and is not used."""
