@@ -52,7 +52,7 @@ IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMA
 
 
 class TreeEnsemble(NamedTuple):
-    """A weighted mean of members; each member is a sum of trees behind a link. Made by `macem.adapters.pack`."""
+    """A weighted mean of members; each member is a sum of trees behind a link. Made by `macem.trees`."""
 
     nodes: U8  # packed nodes, siblings adjacent, leaves pointing at themselves
     values: F8  # (n_nodes, width) what a leaf adds to its tree's raw outputs

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem import kernel
-from macem.adapters.pack import Member
+from macem.trees import Member, pack
 from macem.kernel import F8, TreeEnsemble
 
 __all__ = ["Oracle", "Reader", "TreeOracle"]
@@ -86,8 +86,6 @@ class TreeOracle:
 
     @cached_property
     def ensemble(self) -> TreeEnsemble:
-        from macem.adapters.pack import pack
-
         return pack(
             self.members,
             n_features=self.n_features,

@@ -1,4 +1,4 @@
-"""Many trees of any origin -> one TreeEnsemble.
+"""Many trees of any origin in one common form, and their layout as one TreeEnsemble.
 
 Adapters describe a model in the common form, `Tree` and `Member`; composites and pipelines rewrite that form; `pack`
 lays it out for the kernel.
