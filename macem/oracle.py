@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
-from macem.trees import Member, pack
+from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelError
 from macem.kernel import F8, TreeEnsemble
+from macem.trees import Member, pack
 
-__all__ = ["Oracle", "Reader", "TreeOracle"]
+__all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "link_exactly"]
+
+SUM_TOLERANCE = 1e-4  # float32 probabilities of a hundred classes sum to one within this
 
 
 @runtime_checkable
@@ -131,3 +134,243 @@ def _link(link: int, raw: F8, slope: float) -> F8:
     if link == kernel.VOTE:
         return np.eye(raw.shape[1])[raw.argmax(axis=1)]
     raise NotImplementedError(link)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Black boxes: whatever can only be asked
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class BlackBoxOracle:
+    """A model that can only be asked: an estimator with ``predict_proba``, or a function.
+
+    The model gets a copy of every table, in the form it was fitted with: columns by name and in its own order where it
+    knows names, a plain array where scikit-learn fitted it without. Every answer is checked.
+
+    Parameters
+    ----------
+    model : object with ``predict_proba``, or callable
+        Answers a table of n rows with probabilities of shape (n, n_classes), or with the probability of the second of
+        two classes, shape (n,) or (n, 1).
+    classes : array-like, shape (n_classes,), optional
+        Labels of the probability columns. By default the model's ``classes_``; for a model that has none
+        0 … n_classes - 1, counted on its first answer.
+    note : str
+        Why the model is a black box, for ``explainer.describe()``.
+    one_vs_all : bool
+        The columns are scores of one class against all others, each in [0, 1]; they need not sum to one.
+
+    Raises
+    ------
+    ModelError
+        If the model was not fitted, or its classes are not distinct.
+    UnsupportedModelError
+        If the model has several outputs, or can not be asked at all.
+    """
+
+    ensemble = None
+
+    def __init__(
+        self, model: Any, *, classes: ArrayLike | None = None, note: str = "", one_vs_all: bool = False
+    ) -> None:
+        self.model = model
+        self.note = note
+        self.one_vs_all = one_vs_all
+        _refuse_model(model)
+        own = _attribute(model, "classes_")
+        labels = own if classes is None else classes
+        self._classes = None if labels is None else _distinct(labels, model)
+        # labels that `predict` answers with: the model's own, whatever they are called here
+        self._labels = self._classes if own is None else np.asarray(own)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """Labels of the probability columns, shape (n_classes,)."""
+        if self._classes is None:
+            raise ModelError(
+                f"{_name(self.model)} has no classes_, so its classes are not known before its first answer. "
+                "Ask it for at least one row, or name them with classes=."
+            )
+        return self._classes
+
+    @property
+    def live(self) -> BlackBoxOracle:
+        """The user's own model, which is this oracle itself."""
+        return self
+
+    def predict_proba(self, X: Any) -> F8:
+        """Ask the model for class probabilities.
+
+        Parameters
+        ----------
+        X : table of n rows, as the model takes it
+            Left as it is; the model gets a copy.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, n_classes)
+
+        Raises
+        ------
+        OracleError
+            If the model raises, or answers with anything but probabilities.
+        """
+        n_rows = _n_rows(X)
+        if n_rows == 0:
+            return np.empty((0, 0 if self._classes is None else len(self._classes)))
+        question = "predict_proba" if hasattr(self.model, "predict_proba") else "__call__"
+        answer = self._probabilities(self._ask(question, X), X)
+        if self._classes is None:
+            self._classes = self._labels = np.arange(answer.shape[1])
+        return answer
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Ask for classes, as positions in `classes`, shape (n,): by the model's own ``predict`` where it has one."""
+        if _n_rows(X) == 0:
+            return np.empty(0, np.int64)
+        if not hasattr(self.model, "predict"):
+            return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
+        if self._labels is None:
+            self.predict_proba(X)
+        answer = np.asarray(self._ask("predict", X))
+        if answer.size != _n_rows(X):
+            self._refuse(f"predict answered {_n_rows(X)} rows with shape {answer.shape}", "Return one label per row.")
+        labels = answer.ravel().tolist()
+        position = {label: place for place, label in enumerate(np.asarray(self._labels).tolist())}
+        unknown = [label for label in labels if label not in position]
+        if unknown:
+            self._refuse(f"predict answered {unknown[0]!r}, which is none of its classes {list(position)}", "Name them with classes=.")
+        return np.array([position[label] for label in labels], dtype=np.int64)
+
+    def _ask(self, question: str, X: Any) -> Any:
+        try:
+            return getattr(self.model, question)(_as_fitted(self.model, X))
+        except MacemError:
+            raise
+        except Exception as error:
+            if type(error).__name__ == "NotFittedError":
+                raise ModelError(f"{_name(self.model)} is not fitted: {error} Fit it before it is explained.") from error
+            raise OracleError(
+                f"{_name(self.model)} failed on a table of {_n_rows(X)} rows: {type(error).__name__}: {error} "
+                "Check that the model answers this table when asked directly."
+            ) from error
+
+    def _probabilities(self, answer: Any, X: Any) -> F8:
+        """Bring an answer to (n, n_classes), or refuse it."""
+        n_rows = _n_rows(X)
+        try:
+            table = np.array(answer, dtype=np.float64)
+        except (TypeError, ValueError):
+            self._refuse(f"the answer is no table of numbers but {type(answer).__name__}", _REMEDY)
+        n_classes = None if self._classes is None else len(self._classes)
+        if table.shape in {(n_rows,), (n_rows, 1)} and n_classes in {None, 2}:
+            second = table.reshape(n_rows)
+            table = np.column_stack([1.0 - second, second])
+        if table.ndim != 2 or len(table) != n_rows or n_classes not in {None, table.shape[1]}:
+            expected = f"({n_rows}, {'n_classes' if n_classes is None else n_classes})"
+            self._refuse(f"the answer to {n_rows} rows has shape {np.shape(answer)}, not {expected}", _REMEDY)
+        inside = (table >= -SUM_TOLERANCE) & (table <= 1.0 + SUM_TOLERANCE)  # False for NaN
+        if not inside.all():
+            row, column = np.argwhere(~inside)[0]
+            label = column if self._classes is None else self._classes[column]
+            self._refuse(f"row {_row_label(X, row)} got {table[row, column]} for class {label}", _REMEDY)
+        total = table.sum(axis=1)
+        off = np.abs(total - 1.0) > SUM_TOLERANCE
+        if off.any() and not self.one_vs_all:
+            row = int(off.argmax())
+            self._refuse(f"the probabilities of row {_row_label(X, row)} sum to {total[row]}", _REMEDY)
+        return np.maximum(table, 0.0) if (table < 0.0).any() else table
+
+    def _refuse(self, what: str, remedy: str) -> NoReturn:
+        raise OracleError(f"{_name(self.model)} does not answer with probabilities: {what}. {remedy}")
+
+
+_REMEDY = (
+    "Return one row per row asked and one column per class, each between 0 and 1 and summing to one, "
+    "or the probability of the second of two classes alone."
+)
+
+
+def _name(model: Any) -> str:
+    return f"The model ({getattr(model, '__qualname__', type(model).__qualname__)})"
+
+
+def _attribute(model: Any, name: str) -> Any:
+    """Look up a fitted attribute; meta-estimators raise all kinds of errors where they have nothing to delegate to."""
+    try:
+        return getattr(model, name)
+    except Exception:  # noqa: BLE001  (the model's code, not ours)
+        return None
+
+
+def _is_from_sklearn(model: Any) -> bool:
+    return any(cls.__module__.partition(".")[0] == "sklearn" for cls in type(model).__mro__)
+
+
+def _refuse_model(model: Any) -> None:
+    if not hasattr(model, "predict_proba") and not callable(model):
+        raise UnsupportedModelError(
+            f"{_name(model)} has no predict_proba and is not a function. Give a classifier that answers with class "
+            "probabilities, or a function from a table to probabilities."
+        )
+    if not _is_fitted(model):
+        raise ModelError(f"{_name(model)} is not fitted. Call its fit method before it is explained.")
+    if isinstance(_attribute(model, "classes_"), list) or _attribute(model, "multilabel_") is True:
+        raise UnsupportedModelError(
+            f"{_name(model)} has several outputs (multi-label or multi-output). Explain one output at a time: give a "
+            "function that returns the probabilities of one output."
+        )
+
+
+def _is_fitted(model: Any) -> bool:
+    """Apply scikit-learn's own rule, to its own kind only."""
+    if not _is_from_sklearn(model) or not hasattr(model, "fit"):
+        return True
+    told = getattr(model, "__sklearn_is_fitted__", None)
+    if told is not None:
+        return bool(told())
+    return any(name.endswith("_") and not name.startswith("__") for name in vars(model))
+
+
+def _distinct(labels: ArrayLike, model: Any) -> NDArray[Any]:
+    classes = np.asarray(labels)
+    if classes.ndim != 1 or len(set(classes.tolist())) != classes.size or classes.size == 0:
+        raise ModelError(f"{_name(model)} has classes {classes.tolist()}. Give one distinct label per class.")
+    return classes
+
+
+def _n_rows(X: Any) -> int:
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X)
+
+
+def _row_label(X: Any, row: int) -> Any:
+    index = getattr(X, "index", None)
+    return row if index is None or callable(index) else index[row]
+
+
+def _as_fitted(model: Any, X: Any) -> Any:
+    """Copy a table into the form that the model was fitted with; a copy, since some models write into what they get."""
+    names, width = _attribute(model, "feature_names_in_"), _attribute(model, "n_features_in_")
+    if hasattr(X, "columns"):
+        if names is None:
+            return _plain(X) if width is not None and _is_from_sklearn(model) else X.copy()
+        known = set(X.columns)
+        return X[list(names)].copy() if all(name in known for name in names) else X.copy()
+    if not isinstance(X, np.ndarray):
+        return X
+    if names is None or X.ndim != 2 or len(names) != X.shape[1]:
+        return X.copy()
+    import pandas as pd
+
+    frame = pd.DataFrame(X.copy(), columns=list(names))
+    return frame.infer_objects() if X.dtype == object else frame
+
+
+def _plain(frame: Any) -> NDArray[Any]:
+    """Turn a DataFrame into an array, nullable numbers into floats with NaN."""
+    if any(dtype.kind not in "biuf" for dtype in frame.dtypes):
+        return np.array(frame.to_numpy(), copy=True)
+    if frame.isna().to_numpy().any():
+        return np.array(frame.to_numpy(dtype=np.float64, na_value=np.nan), copy=True)
+    return np.array(frame.to_numpy(), copy=True)
