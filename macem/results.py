@@ -1,0 +1,457 @@
+"""Results: what was found for each row, as plain data that outlives the explainer and the model."""
+
+from __future__ import annotations
+
+import html
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, overload
+
+import pandas as pd
+
+from macem.reasons import is_missing, listed, readable, readable_pair, sentence
+
+__all__ = ["Contrast", "Explanation", "Explanations", "Status"]
+
+SHOWN_ROWS = 20
+ARROW = " → "
+
+
+class Status(StrEnum):
+    """How the search for a contrast ended."""
+
+    FOUND = "found"
+    #: The whole search ran and found none.
+    NOT_FOUND = "not found"
+    #: A limit (queries or time) ended the search first.
+    OUT_OF_BUDGET = "out of budget"
+    #: It is proved that there is none.
+    NONE_EXISTS = "none exists"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contrast:
+    """A pertinent positive or a pertinent negative of one row.
+
+    Attributes
+    ----------
+    kind : {"positive", "negative"}
+    status : Status
+    values : Series or None
+        The example itself, with the names and the index label of the row; None unless found.
+    changes : dict
+        ``{feature: (from, to)}``. A positive tells what the class needs, from the base to the example; a negative what
+        would change the class, from the row to the example.
+    importance : Series
+        Distance moved per feature, in standard deviations; a category counts by its step in the encoding.
+    sensitivity : Series
+        Per feature, the largest change in the probability of the example's class that moving this feature alone,
+        within its range, can cause.
+    prediction : label or None
+        Class of the example, by the model's own ``predict``.
+    probabilities : Series or None
+        Class probabilities of the example, by the user's own model.
+    distance : float or None
+        Elastic-net distance from `reference` in scaled units.
+    n_changed : int or None
+    n_queries : int
+        How often the model was asked for this contrast.
+    lower_bound : float or None
+        A proved bound below which no example can lie, where one is known.
+    reference : Series
+        What the changes are measured from: the row for a negative, the base for a positive.
+    """
+
+    kind: str
+    status: Status
+    values: pd.Series | None
+    changes: Mapping[Any, tuple[Any, Any]]
+    importance: pd.Series
+    sensitivity: pd.Series
+    prediction: Any
+    probabilities: pd.Series | None
+    distance: float | None
+    n_changed: int | None
+    n_queries: int
+    lower_bound: float | None
+    reference: pd.Series
+
+    @property
+    def found(self) -> bool:
+        """Whether there is an example."""
+        return self.status is Status.FOUND
+
+    @property
+    def ranked(self) -> list[Any]:
+        """The changed features, the most important first."""
+        return sorted(
+            self.changes,
+            key=lambda name: (_number(self.importance, name), _number(self.sensitivity, name)),
+            reverse=True,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Contrast {self.kind}: {self._words()}>"
+
+    def _words(self) -> str:
+        """The changes in one line, or the status."""
+        if not self.found:
+            return str(self.status)
+        if not self.changes:
+            return "base values alone"
+        pairs = [(name, readable_pair(*self.changes[name])) for name in self.ranked]
+        return "; ".join(f"{name} {start}{ARROW}{end}" for name, (start, end) in pairs)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """What was found for one row.
+
+    Attributes
+    ----------
+    index : label
+        The row's label in the table that was explained.
+    original : Series
+        The row as it was given.
+    prediction : label
+        Class of the row, by the model's own ``predict``.
+    probabilities : Series
+        Class probabilities of the row.
+    base : Series
+        The base values of this row (a missing cell or a special code stays as it is).
+    positive, negative : Contrast or None
+        None where the kind was not asked for, or where the row has an `error`.
+    error : str or None
+        Why the row could not be explained.
+    """
+
+    index: Any
+    original: pd.Series
+    prediction: Any
+    probabilities: pd.Series | None
+    base: pd.Series
+    positive: Contrast | None = None
+    negative: Contrast | None = None
+    error: str | None = None
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The contrasts that were asked for, the positive first."""
+        return tuple(contrast for contrast in (self.positive, self.negative) if contrast is not None)
+
+    @property
+    def probability(self) -> float | None:
+        """Probability of the predicted class."""
+        if self.probabilities is None or self.prediction not in self.probabilities.index:
+            return None
+        return float(self.probabilities[self.prediction])
+
+    def reason(
+        self,
+        templates: Mapping[str, str] | None = None,
+        *,
+        names: Mapping[Any, str] | None = None,
+        labels: Mapping[Any, str] | None = None,
+    ) -> str:
+        """The reason for the decision in plain English: what sufficed, and what would have changed it.
+
+        Parameters
+        ----------
+        templates : dict, optional
+            Sentences that replace those of ``macem.reasons.TEMPLATES``, by name.
+        names : dict, optional
+            Words for features, ``{"duration": "the term in months"}``.
+        labels : dict, optional
+            Words for classes, ``{"bad": "refused"}``.
+
+        Raises
+        ------
+        OptionError
+            If a template has an unknown name or an unknown field.
+        """
+        names, labels = names or {}, labels or {}
+
+        def label(value: Any) -> str:
+            return labels.get(value, readable(value))
+
+        if self.error is not None:
+            return sentence(templates, "error", error=self.error)
+        probability = "unknown" if self.probability is None else f"{self.probability:.2f}"
+        sentences = [sentence(templates, "decision", prediction=label(self.prediction), probability=probability)]
+        for contrast in self.contrasts:
+            changes = []
+            for name in contrast.ranked:
+                start, end = _quoted_pair(*contrast.changes[name])
+                words = {"feature": names.get(name, str(name)), "from": start, "to": end}
+                changes.append(sentence(templates, f"{contrast.kind}_change", **words))
+            outcome = "base" if contrast.kind == "positive" and contrast.found and not changes else contrast.status.name
+            sentences.append(
+                sentence(
+                    templates,
+                    f"{contrast.kind}_{outcome.lower()}",
+                    prediction=label(self.prediction),
+                    contrast=label(contrast.prediction),
+                    changes=listed(changes),
+                )
+            )
+        return " ".join(sentences)
+
+    def __repr__(self) -> str:
+        outcome = self.error or ", ".join(f"{contrast.kind} {contrast.status}" for contrast in self.contrasts)
+        return f"<Explanation of row {self.index}: {readable(self.prediction)}; {outcome}>"
+
+    def __str__(self) -> str:
+        if self.error is not None:
+            return _fit([f"row {self.index}: not explained", f"  {_printable(self.error)}"])
+        lines = [f"row {self.index}: {readable(self.prediction)}{_probability(self.probability)}"]
+        header, *cells = self._table()
+        if cells:
+            lines += _columns([header, *cells], indent=2)
+        for contrast in self.contrasts:
+            lines.append(f"  {contrast.kind}: {_outcome(contrast)}")
+        return _fit(lines)
+
+    def _repr_html_(self) -> str:
+        title = f"row {self.index}: {readable(self.prediction)}{_probability(self.probability)}"
+        header, *cells = self._table()
+        table = _html_table(header, cells) if cells else ""
+        return f"<div><p><b>{html.escape(title)}</b></p>{table}<p>{html.escape(self.reason())}</p></div>"
+
+    def _table(self) -> list[list[str]]:
+        """A header, and a line for each feature that a contrast changes: its base, the row, the contrasts."""
+        found = [contrast for contrast in self.contrasts if contrast.found and contrast.values is not None]
+        header = ["feature", "base", "row", *(contrast.kind for contrast in found)]
+        changed = dict.fromkeys(name for contrast in found for name in contrast.ranked)
+        columns = [self.base, self.original, *(contrast.values for contrast in found if contrast.values is not None)]
+        return [header, *([str(name), *(readable(column[name]) for column in columns)] for name in changed)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanations(Sequence[Explanation]):
+    """The explanations of a table of rows, in its order.
+
+    Attributes
+    ----------
+    rows : sequence of Explanation
+    provenance : dict
+        What they came from: model, versions, options, seed, seconds, number of model calls, background fingerprint.
+    """
+
+    rows: Sequence[Explanation] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Explanation]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, item: int) -> Explanation: ...
+    @overload
+    def __getitem__(self, item: slice) -> Explanations: ...
+    def __getitem__(self, item: int | slice) -> Explanation | Explanations:
+        if isinstance(item, slice):
+            return Explanations(self.rows[item], self.provenance)
+        return self.rows[item]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line per row, kind and changed feature, the most important first.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``row, kind, status, feature, from, to, importance, sensitivity, prediction, contrast_prediction``.
+            A contrast that changes nothing (or was not found) has no line here; it has one in :meth:`summary`.
+        """
+        lines = [
+            (
+                explanation.index,
+                contrast.kind,
+                contrast.status.value,
+                name,
+                *contrast.changes[name],
+                _number(contrast.importance, name),
+                _number(contrast.sensitivity, name),
+                explanation.prediction,
+                contrast.prediction,
+            )
+            for explanation in self
+            for contrast in explanation.contrasts
+            for name in contrast.ranked
+        ]
+        return _frame(
+            lines,
+            row=None,
+            kind=object,
+            status=object,
+            feature=object,
+            # Values of many columns: inference would turn whole numbers beside a fraction into floats.
+            **{"from": object, "to": object},
+            importance=float,
+            sensitivity=float,
+            prediction=None,
+            contrast_prediction=None,
+        )
+
+    def summary(self) -> pd.DataFrame:
+        """One line per row and kind.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``row, kind, status, prediction, contrast_prediction, distance, n_changed, changed, n_queries,
+            lower_bound, error``; `changed` names the changed features, the most important first. A row with an
+            error has one line, without a kind.
+        """
+        lines: list[tuple[Any, ...]] = []
+        for explanation in self:
+            row, prediction = explanation.index, explanation.prediction
+            if explanation.error is not None:
+                lines.append((row, None, None, prediction, None, None, None, "", 0, None, explanation.error))
+            for contrast in explanation.contrasts:
+                changed = ", ".join(str(name) for name in contrast.ranked)
+                lines.append(
+                    (
+                        row,
+                        contrast.kind,
+                        contrast.status.value,
+                        prediction,
+                        contrast.prediction,
+                        contrast.distance,
+                        contrast.n_changed,
+                        changed,
+                        contrast.n_queries,
+                        contrast.lower_bound,
+                        explanation.error,
+                    )
+                )
+        return _frame(
+            lines,
+            row=None,
+            kind=object,
+            status=object,
+            prediction=None,
+            contrast_prediction=object,
+            distance=float,
+            n_changed="Int64",
+            changed=object,
+            n_queries=int,
+            lower_bound=float,
+            error=object,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Explanations: {self._headline()}>"
+
+    def __str__(self) -> str:
+        lines = [self._headline()]
+        if self.rows:
+            lines += _columns(self._table())
+        if len(self) > SHOWN_ROWS:
+            lines.append(f"… and {len(self) - SHOWN_ROWS:,} more rows; .summary() has them all")
+        return _fit(lines)
+
+    def _repr_html_(self) -> str:
+        more = f"<p>… and {len(self) - SHOWN_ROWS:,} more rows</p>" if len(self) > SHOWN_ROWS else ""
+        header, *cells = self._table()
+        table = _html_table(header, cells) if cells else ""
+        return f"<div><p><b>{html.escape(self._headline())}</b></p>{table}{more}</div>"
+
+    def _headline(self) -> str:
+        parts = [f"{len(self):,} row{'' if len(self) == 1 else 's'}"]
+        for kind in ("positive", "negative"):
+            asked = [contrast for row in self for contrast in row.contrasts if contrast.kind == kind]
+            if asked:
+                parts.append(f"{kind} found for {sum(contrast.found for contrast in asked):,} of {len(asked):,}")
+        errors = sum(row.error is not None for row in self)
+        if errors:
+            parts.append(f"{errors:,} with an error")
+        return ", ".join(parts)
+
+    def _table(self) -> list[list[str]]:
+        """A header, and a line for each of the first rows and kinds."""
+        table = [["row", "prediction", "kind", "leads to", "changes"]]
+        for explanation in self.rows[:SHOWN_ROWS]:
+            start = [str(explanation.index), readable(explanation.prediction)]
+            if explanation.error is not None:
+                table.append([*start, "", "", explanation.error])
+            for contrast in explanation.contrasts:
+                leads_to = readable(contrast.prediction) if contrast.found else ""
+                table.append([*start, contrast.kind, leads_to, contrast._words()])
+                start = ["", ""]
+        return table
+
+
+def _number(series: pd.Series, name: Any) -> float:
+    value = series.get(name)
+    return 0.0 if value is None or is_missing(value) else float(value)
+
+
+def _frame(lines: Sequence[tuple[Any, ...]], **dtypes: Any) -> pd.DataFrame:
+    """A frame of these lines; None leaves a dtype to pandas, but for an empty frame."""
+    # A column at a time: labels that are tuples must stay labels, and an empty batch keeps its columns.
+    columns = {
+        name: pd.Series([line[position] for line in lines], dtype=dtype if lines else dtype or object)
+        for position, (name, dtype) in enumerate(dtypes.items())
+    }
+    return pd.DataFrame(columns)
+
+
+def _quoted_pair(start: Any, end: Any) -> tuple[str, str]:
+    """Two cells for a sentence: texts in quotation marks, so that "none" or an empty text can be told from prose."""
+    first, second = readable_pair(start, end)
+    return (
+        f'"{first}"' if isinstance(start, str) else first,
+        f'"{second}"' if isinstance(end, str) else second,
+    )
+
+
+def _probability(probability: float | None) -> str:
+    return "" if probability is None else f" (probability {probability:.2f})"
+
+
+def _outcome(contrast: Contrast) -> str:
+    """How the search for a contrast ended, what it reached, and what it took."""
+    parts = [str(contrast.status)]
+    if contrast.found:
+        parts[0] = f"{readable(contrast.prediction)} with {contrast.n_changed} changed"
+        if contrast.kind == "positive" and not contrast.changes:
+            parts[0] = "no feature is needed: the base values alone keep the class"
+    if contrast.distance is not None:
+        parts.append(f"distance {contrast.distance:.3g}")
+    if contrast.lower_bound is not None:
+        parts.append(f"none below {contrast.lower_bound:.3g}")
+    parts.append(f"{contrast.n_queries:,} model calls")
+    return ", ".join(parts)
+
+
+def _fit(lines: Sequence[str]) -> str:
+    """Lines cut to the width of the terminal."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in lines)
+
+
+def _columns(table: Sequence[Sequence[str]], indent: int = 0, limit: int = 28) -> list[str]:
+    """Lay a table out in columns; all but the last are cut to a limit."""
+    clean = [[_printable(cell) for cell in line] for line in table]
+    cut = [[c if len(c) <= limit else c[: limit - 1] + "…" for c in line[:-1]] + [line[-1]] for line in clean]
+    widths = [max(len(line[column]) for line in cut) for column in range(len(cut[0]))]
+    return [
+        " " * indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cut
+    ]
+
+
+def _printable(text: str) -> str:
+    """On one line, and without characters that would steer a terminal."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
+def _html_table(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """A bare table, every cell escaped."""
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
