@@ -117,44 +117,53 @@ def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
 
 
 @compiled
+def node_at(table: TreeEnsemble, at: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Unpack a node: key to compare with, flags, feature, left child relative to the tree's first node."""
+    if table.wide == 1:
+        meta = table.nodes[(at << np.uint64(1)) + np.uint64(1)]
+        return (
+            table.nodes[at << np.uint64(1)],
+            meta >> np.uint64(60),
+            (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF),
+            meta & np.uint64(0xFFFFFFFF),
+        )
+    word = table.nodes[at]
+    return (
+        word >> np.uint64(32),
+        (word >> np.uint64(30)) & np.uint64(3),
+        (word >> np.uint64(17)) & np.uint64(0x1FFF),
+        word & np.uint64(0x1FFFF),
+    )
+
+
+@compiled
+def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.uint64) -> np.uint64:
+    """1 if a key goes right at a node, else 0; the one place where missing values and categories are told apart."""
+    one = np.uint64(1)
+    if table.special == 0 and key != MISSING:
+        return one if key > split else np.uint64(0)
+    zero_key = np.uint64(0x8000000000000000) if table.wide == 1 else np.uint64(0x80000000)
+    if key == MISSING and flags & np.uint64(FLAG_MISSING_ZERO):
+        key = zero_key
+    if key == MISSING or (flags & np.uint64(FLAG_ZERO_MISSING) and key == zero_key):
+        return one ^ (flags & one)
+    if flags & np.uint64(FLAG_CATEGORY):
+        if key == NO_CODE:
+            return one
+        return one ^ ((table.set_words[split + (key >> np.uint64(6))] >> (key & np.uint64(63))) & one)
+    return one if key > split else np.uint64(0)
+
+
+@compiled
 def leaf_of(table: TreeEnsemble, tree: int, keys: U8, row: int) -> int:
     """Walk one tree with one row of keys to its leaf."""
     first = np.uint64(table.tree_first[tree])
     at = first
-    one = np.uint64(1)
-    zero_key = np.uint64(0x80000000)
-    if table.wide == 1:
-        zero_key = np.uint64(0x8000000000000000)
     while True:
-        if table.wide == 1:
-            split = table.nodes[at << one]
-            meta = table.nodes[(at << one) + one]
-            flags = meta >> np.uint64(60)
-            feature = (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF)
-            left = first + (meta & np.uint64(0xFFFFFFFF))
-        else:
-            word = table.nodes[at]
-            split = word >> np.uint64(32)
-            flags = (word >> np.uint64(30)) & np.uint64(3)
-            feature = (word >> np.uint64(17)) & np.uint64(0x1FFF)
-            left = first + (word & np.uint64(0x1FFFF))
-        if left == at:
+        split, flags, feature, left = node_at(table, at)
+        if first + left == at:
             return np.int64(at)
-        key = keys[np.uint64(row), feature]
-        if key == MISSING and flags & np.uint64(FLAG_MISSING_ZERO):
-            key = zero_key
-        if key == MISSING or (flags & np.uint64(FLAG_ZERO_MISSING) and key == zero_key):
-            right = one ^ (flags & one)
-        elif flags & np.uint64(FLAG_CATEGORY):
-            right = one
-            if key != NO_CODE:
-                inside = table.set_words[split + (key >> np.uint64(6))] >> (key & np.uint64(63))
-                right = one ^ (inside & one)
-        elif key > split:
-            right = one
-        else:
-            right = np.uint64(0)
-        at = left + right
+        at = first + left + goes_right(table, split, flags, keys[np.uint64(row), feature])
 
 
 @compiled
@@ -555,3 +564,638 @@ def cost_of(plan: Plan, weights: Weights, problems: Problems, p: int, numbers: F
     for feature in range(numbers.size):
         total += feature_cost(plan, weights, problems, p, feature, numbers[feature])
     return total
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Search: projected FISTA with two-point zeroth-order gradients
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Schedule(NamedTuple):
+    """The starts, and the random numbers that all rows, kinds and starts share (so nothing depends on a position)."""
+
+    loss_weight: F8  # (n_starts,) c
+    smoothing: F8  # (n_starts,) μ
+    n_steps: int  # I
+    n_directions: int  # q
+    n_samples: int  # corners drawn per query; 1 without simplexes
+    step_size: float  # α_0; α_k = α_0 sqrt(1 - k / I)
+    directions: F8  # (n_blocks, q, D) normal numbers; block (k + start) mod n_blocks serves step k
+    uniforms: F8  # (n_blocks, n_samples, d) where each simplex is cut
+
+
+class Iterates(NamedTuple):
+    """Where the starts of P problems stand."""
+
+    centre: F8  # (P, n_starts, D) y, where the next gradient is estimated
+    point: F8  # (P, n_starts, D) z, the iterate
+
+
+class Best(NamedTuple):
+    """The cheapest valid numbers seen for each of P problems."""
+
+    numbers: F8  # (P, d)
+    cost: F8  # (P,) inf: none
+    n_queries: I8  # (P,)
+
+
+@compiled
+def start_iterates(plan: Plan, problems: Problems, iterates: Iterates) -> None:
+    """Every start begins at the reference."""
+    for p in range(problems.goal.size):
+        for start in range(iterates.point.shape[1]):
+            point_of(plan, problems.reference[p], iterates.point[p, start])
+            point_of(plan, problems.reference[p], iterates.centre[p, start])
+
+
+@compiled
+def propose_row(
+    plan: Plan, problems: Problems, schedule: Schedule, iterates: Iterates, p: int, start: int, step: int, numbers: F8
+) -> None:
+    """Fill the (1 + q) * n_samples rows of `numbers` that a step asks for: the centre, then the points around it."""
+    block = (step + start) % schedule.directions.shape[0]
+    n_samples = schedule.n_samples
+    point = np.empty(plan.first[-1])
+    weights = np.empty(plan.first[-1])
+    direction = np.empty(plan.first[-1])
+    for query in range(schedule.n_directions + 1):
+        if query > 0:
+            unit_direction(plan, problems, p, schedule.directions[block, query - 1], direction)
+        for coordinate in range(point.size):
+            point[coordinate] = iterates.centre[p, start, coordinate]
+            if query > 0:
+                point[coordinate] += schedule.smoothing[start] * direction[coordinate]
+        project(plan, problems, p, point, weights)
+        for sample in range(n_samples):
+            decode_point(
+                plan, problems, p, point, schedule.uniforms[block], sample, numbers[query * n_samples + sample]
+            )
+
+
+@compiled
+def unit_direction(plan: Plan, problems: Problems, p: int, normal: F8, direction: F8) -> int:
+    """A direction on the unit sphere of the movable coordinates; returns how many these are."""
+    squares = 0.0
+    n_movable = 0
+    for feature in range(plan.kind.size):
+        for coordinate in range(plan.first[feature], plan.first[feature + 1]):
+            if problems.movable[p, feature]:
+                direction[coordinate] = normal[coordinate]
+                squares += normal[coordinate] * normal[coordinate]
+                n_movable += 1
+            else:
+                direction[coordinate] = 0.0
+    length = math.sqrt(squares)
+    if length > 0.0:
+        for coordinate in range(direction.size):
+            direction[coordinate] /= length
+    return n_movable
+
+
+@compiled
+def absorb_row(
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    schedule: Schedule,
+    iterates: Iterates,
+    best: Best,
+    p: int,
+    start: int,
+    step: int,
+    numbers: F8,
+    margins: F8,
+    reached: NDArray[np.bool_],
+    log_densities: F8,
+) -> None:
+    """Learn from the answers to what `propose_row` asked: keep the best valid query, and take one FISTA step."""
+    n_samples = schedule.n_samples
+    best.n_queries[p] += (schedule.n_directions + 1) * n_samples
+    for query in range((schedule.n_directions + 1) * n_samples):
+        if reached[query]:
+            keep_if_best(plan, weights, problems, best, p, numbers[query])
+
+    block = (step + start) % schedule.directions.shape[0]
+    n_coordinates = plan.first[-1]
+    gradient = np.zeros(n_coordinates)
+    direction = np.empty(n_coordinates)
+    centre_loss = 0.0
+    for query in range(schedule.n_directions + 1):
+        loss = 0.0
+        for sample in range(n_samples):
+            at = query * n_samples + sample
+            loss += schedule.loss_weight[start] * max(-margins[at], -weights.margin)
+            loss -= weights.density * log_densities[at]
+        loss /= n_samples
+        if query == 0:
+            centre_loss = loss
+        elif loss != centre_loss:
+            n_movable = unit_direction(plan, problems, p, schedule.directions[block, query - 1], direction)
+            slope = (loss - centre_loss) * n_movable / (schedule.n_directions * schedule.smoothing[start])
+            for coordinate in range(n_coordinates):
+                gradient[coordinate] += slope * direction[coordinate]
+
+    rate = schedule.step_size * math.sqrt(1.0 - step / schedule.n_steps)
+    momentum = step / (step + 3.0)
+    reference = np.empty(n_coordinates)
+    moved = np.empty(n_coordinates)
+    scratch = np.empty(n_coordinates)
+    point_of(plan, problems.reference[p], reference)
+    for coordinate in range(n_coordinates):
+        offset = iterates.centre[p, start, coordinate] - reference[coordinate]
+        offset -= rate * (gradient[coordinate] + 2.0 * offset)
+        shrink = rate * weights.l1
+        if offset > shrink:
+            offset -= shrink
+        elif offset < -shrink:
+            offset += shrink
+        else:
+            offset = 0.0
+        moved[coordinate] = reference[coordinate] + offset
+    project(plan, problems, p, moved, scratch)
+    for coordinate in range(n_coordinates):
+        before = iterates.point[p, start, coordinate]
+        iterates.point[p, start, coordinate] = moved[coordinate]
+        iterates.centre[p, start, coordinate] = moved[coordinate] + momentum * (moved[coordinate] - before)
+    project(plan, problems, p, iterates.centre[p, start], scratch)
+
+
+@compiled
+def keep_if_best(plan: Plan, weights: Weights, problems: Problems, best: Best, p: int, numbers: F8) -> bool:
+    """Keep valid numbers if they are cheaper than the best so far."""
+    cost = cost_of(plan, weights, problems, p, numbers)
+    if cost >= best.cost[p]:
+        return False
+    best.cost[p] = cost
+    for feature in range(numbers.size):
+        best.numbers[p, feature] = numbers[feature]
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Local evaluation: the queries of one step lie close together, so most nodes send all of them the same way
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Axes(NamedTuple):
+    """What is read beside a table, made once for a table and the levels of one background."""
+
+    cut: F8  # thresholds of each feature, sorted and distinct
+    cut_first: I8  # (d + 1,)
+    node_cut: I8  # (n_nodes,) place of a node's threshold among its feature's cuts; on levels, its first level word
+    level_word: U8  # bit sets of the levels (by level number, from 0) that go left
+    n_words: I8  # (d,) words of each level feature; 0 for numbers
+    level_code: F8  # (L,) what the table reads for each level
+
+
+@compiled
+def raw_scores_nearby(table: TreeEnsemble, keys: U8, n_rows: int, raw: F8) -> None:
+    """Sum the trees as `raw_scores` does, to the bit, for up to 64 rows whose keys lie close together.
+
+    `keys` is (d, 64): one column of keys a feature, so that a node compares all rows at once.
+    """
+    n_features = keys.shape[0]
+    smallest = np.empty(n_features, np.uint64)
+    largest = np.empty(n_features, np.uint64)
+    for feature in range(n_features):
+        low = keys[feature, 0]
+        high = low
+        for row in range(1, n_rows):
+            low = min(low, keys[feature, row])
+            high = max(high, keys[feature, row])
+        smallest[feature] = low
+        largest[feature] = high
+    for row in range(n_rows):
+        for output in range(table.start.size):
+            raw[row, output] = table.start[output]
+    everyone = MISSING if n_rows == 64 else (np.uint64(1) << np.uint64(n_rows)) - np.uint64(1)
+    stack_node = np.empty(64, np.uint64)
+    stack_rows = np.empty(64, np.uint64)
+    for member in range(table.member_link.size):
+        single = table.member_single[member] == 1
+        for tree in range(table.member_tree[member], table.member_tree[member + 1]):
+            first = np.uint64(table.tree_first[tree])
+            stack_node[0] = first
+            stack_rows[0] = everyone
+            depth = 1
+            while depth > 0:
+                depth -= 1
+                at = stack_node[depth]
+                rows = stack_rows[depth]
+                while True:
+                    split, flags, feature, left = node_at(table, at)
+                    child = first + left
+                    if child == at:
+                        break
+                    low = smallest[feature]
+                    high = largest[feature]
+                    if low == high:
+                        at = child + goes_right(table, split, flags, low)
+                    elif table.special == 0 and high <= split:
+                        at = child
+                    elif table.special == 0 and low > split and high != MISSING:
+                        at = child + np.uint64(1)
+                    else:
+                        right = np.uint64(0)
+                        for row in range(n_rows):
+                            right |= goes_right(table, split, flags, keys[feature, row]) << np.uint64(row)
+                        right &= rows
+                        if right == rows:
+                            at = child + np.uint64(1)
+                        elif right == np.uint64(0):
+                            at = child
+                        else:
+                            stack_node[depth] = child + np.uint64(1)
+                            stack_rows[depth] = right
+                            depth += 1
+                            rows ^= right
+                            at = child
+                for column in range(table.member_width[member]):
+                    output = table.tree_output[tree] + column
+                    value = table.values[np.int64(at), column]
+                    for row in range(n_rows):
+                        if (rows >> np.uint64(row)) & np.uint64(1):
+                            total = raw[row, output] + value
+                            raw[row, output] = np.float64(np.float32(total)) if single else total
+
+
+@compiled
+def answer_numbers(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    numbers: F8,
+    n_rows: int,
+    margins: F8,
+    reached: NDArray[np.bool_],
+) -> None:
+    """Ask the table for the margins of numbers that lie close together."""
+    n_features = plan.kind.size
+    codes = np.empty((64, n_features))
+    keys = np.empty((64, n_features), np.uint64)
+    columns = np.empty((n_features, 64), np.uint64)
+    raw = np.empty((64, table.start.size))
+    outputs = np.empty(table.start.size + 1)
+    probabilities = np.empty(table.n_classes)
+    for first in range(0, n_rows, 64):
+        n_block = min(64, n_rows - first)
+        for row in range(n_block):
+            for feature in range(n_features):
+                codes[row, feature] = code_of(
+                    plan, problems, axes.level_code, p, feature, numbers[first + row, feature]
+                )
+        keys_from_codes(table, codes[:n_block], keys)
+        for row in range(n_block):
+            for feature in range(n_features):
+                columns[feature, row] = keys[row, feature]
+        raw_scores_nearby(table, columns, n_block, raw)
+        for row in range(n_block):
+            link_scores(table, raw, row, outputs, probabilities)
+            margins[first + row], reached[first + row] = margin_of(weights, problems, p, probabilities)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Axis profile: the answer to moving one feature, all others held, for every feature and every cell of it in one walk
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Moves(NamedTuple):
+    """Single-feature moves of one state, with what they cost and where they lead."""
+
+    feature: I8  # (capacity,)
+    number: F8  # (capacity,)
+    cost: F8  # (capacity,) of the whole state after the move
+    margin: F8  # (capacity,)
+    reached: NDArray[np.bool_]  # (capacity,)
+
+
+class Profile(NamedTuple):
+    """Scratch of the axis profile; everything is zero between calls."""
+
+    step: F8  # (n_cuts + d, n_outputs) change of the raw outputs on entering a cell
+    entered: U8  # one bit a cell: some step is not zero
+    level: F8  # (L, n_outputs) change of the raw outputs at a level
+
+
+@compiled
+def cell_of(table: TreeEnsemble, axes: Axes, feature: int, code: float) -> int:
+    """The cell (cut[c - 1], cut[c]] that a number lies in."""
+    if table.single == 1:
+        code = np.float64(np.float32(code))
+    low = axes.cut_first[feature]
+    high = axes.cut_first[feature + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if axes.cut[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    return low - axes.cut_first[feature]
+
+
+@compiled
+def nearest_in_cell(
+    plan: Plan, problems: Problems, p: int, feature: int, low: float, high: float
+) -> tuple[float, float, bool]:
+    """The feasible number in (low, high] nearest to the reference, its distance, and whether there is one."""
+    reference = problems.reference[p, feature]
+    nearest = reference
+    gap = np.inf
+    for side in range(2):
+        inner = problems.low[p, feature, side]
+        outer = problems.high[p, feature, side]
+        if inner > outer or inner > high or outer <= low:
+            continue
+        if low < reference <= high and inner <= reference <= outer:
+            return reference, 0.0, True
+        if reference <= max(low, inner):
+            number = inner if inner > low else number_above(plan, feature, low)
+            if number > min(high, outer) or (number != inner and np.float64(np.float32(number)) > high):
+                continue
+        else:
+            number = outer if outer <= high else number_at_most(plan, feature, high)
+            if number < inner or number <= low:
+                continue
+        if abs(number - reference) < gap:
+            gap = abs(number - reference)
+            nearest = number
+    return nearest, gap, gap < np.inf
+
+
+@compiled
+def number_above(plan: Plan, feature: int, bound: float) -> float:
+    """The smallest number of the data's grid beyond a bound, in float64 and in float32."""
+    single = np.float32(bound)
+    if np.float64(single) <= bound:
+        single = np.nextafter(single, np.float32(np.inf))
+    number = np.float64(single)
+    grid = plan.grid[feature]
+    if grid > 0.0:
+        whole = math.floor(bound * grid) - 1.0
+        if number * grid - whole > 4.0:  # float32 is coarser than the grid here
+            whole = math.floor(number * grid) - 1.0
+        number = whole / grid
+        while number <= bound or np.float64(np.float32(number)) <= bound:
+            whole += 1.0
+            number = whole / grid
+    return number
+
+
+@compiled
+def number_at_most(plan: Plan, feature: int, bound: float) -> float:
+    """The largest number of the data's grid up to a bound, in float64 and in float32."""
+    single = np.float32(bound)
+    if np.float64(single) > bound:
+        single = np.nextafter(single, np.float32(-np.inf))
+    number = np.float64(single)
+    grid = plan.grid[feature]
+    if grid > 0.0:
+        whole = math.floor(bound * grid) + 1.0
+        if whole - number * grid > 4.0:
+            whole = math.floor(number * grid) + 1.0
+        number = whole / grid
+        while number > bound or np.float64(np.float32(number)) > bound:
+            whole -= 1.0
+            number = whole / grid
+    return number
+
+
+@compiled
+def _mark(table: TreeEnsemble, axes: Axes, profile: Profile, tree: int, width: int, own: int, leaf: int, feature: int,
+          low: int, high: int) -> None:
+    """Note that in the cells low … high of a feature a tree answers with another leaf than its own."""
+    first = axes.cut_first[feature] + feature
+    for column in range(width):
+        change = table.values[leaf, column] - table.values[own, column]
+        output = table.tree_output[tree] + column
+        profile.step[first + low, output] += change
+        profile.step[first + high + 1, output] -= change
+    for cell in (low, high + 1):
+        at = np.uint64(first + cell)
+        profile.entered[at >> np.uint64(6)] |= np.uint64(1) << (at & np.uint64(63))
+
+
+@compiled
+def walk_axes(
+    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, keys: U8, cells: I8, profile: Profile
+) -> None:
+    """Collect, over all trees, how the raw outputs change when one feature alone leaves its cell or level."""
+    n_features = plan.kind.size
+    capacity = 4096
+    stack_node = np.empty(capacity, np.uint64)
+    stack_low = np.empty(capacity, np.int64)
+    stack_high = np.empty(capacity, np.int64)
+    stack_levels = np.empty(capacity, np.uint64)
+    word_first = np.zeros(n_features + 1, np.int64)
+    for feature in range(n_features):
+        word_first[feature + 1] = word_first[feature] + axes.n_words[feature]
+    own_low = np.empty(n_features, np.int64)
+    own_high = np.empty(n_features, np.int64)
+    own_levels = np.empty(word_first[n_features], np.uint64)
+    seen = np.full(n_features, -1, np.int64)
+    for member in range(table.member_link.size):
+        width = table.member_width[member]
+        for tree in range(table.member_tree[member], table.member_tree[member + 1]):
+            own = leaf_of(table, tree, keys, 0)
+            first = np.uint64(table.tree_first[tree])
+            at = first
+            while np.int64(at) != own:
+                split, flags, word, left = node_at(table, at)
+                feature = np.int64(word)
+                child = first + left
+                right = goes_right(table, split, flags, keys[0, feature])
+                if problems.movable[p, feature]:
+                    on_levels = axes.n_words[feature] > 0
+                    if seen[feature] != tree:
+                        seen[feature] = tree
+                        own_low[feature] = 0
+                        own_high[feature] = axes.cut_first[feature + 1] - axes.cut_first[feature]
+                        for block in range(axes.n_words[feature]):
+                            own_levels[word_first[feature] + block] = MISSING
+                    n_blocks = max(np.int64(1), axes.n_words[feature])
+                    for block in range(n_blocks):
+                        depth = 0
+                        place = axes.node_cut[np.int64(at)]
+                        if on_levels:
+                            here = own_levels[word_first[feature] + block]
+                            leftward = axes.level_word[place + block]
+                            away = here & (leftward if right else ~leftward)
+                            own_levels[word_first[feature] + block] = here & ~away
+                            if away:
+                                stack_levels[0] = away
+                                depth = 1
+                        elif right:
+                            if own_low[feature] <= place:
+                                stack_low[0] = own_low[feature]
+                                stack_high[0] = place
+                                own_low[feature] = place + 1
+                                depth = 1
+                        elif own_high[feature] > place:
+                            stack_low[0] = place + 1
+                            stack_high[0] = own_high[feature]
+                            own_high[feature] = place
+                            depth = 1
+                        stack_node[0] = child + (np.uint64(1) - right)
+                        while depth > 0:
+                            depth -= 1
+                            node = stack_node[depth]
+                            low = stack_low[depth]
+                            high = stack_high[depth]
+                            levels = stack_levels[depth]
+                            while True:
+                                split, flags, other, left = node_at(table, node)
+                                below = first + left
+                                if below == node:
+                                    break
+                                if np.int64(other) != feature:
+                                    node = below + goes_right(table, split, flags, keys[0, np.int64(other)])
+                                    continue
+                                place = axes.node_cut[np.int64(node)]
+                                if on_levels:
+                                    leftward = levels & axes.level_word[place + block]
+                                    if leftward == levels:
+                                        node = below
+                                    elif leftward == np.uint64(0):
+                                        node = below + np.uint64(1)
+                                    else:
+                                        stack_node[depth] = below + np.uint64(1)
+                                        stack_levels[depth] = levels & ~leftward
+                                        depth += 1
+                                        levels = leftward
+                                        node = below
+                                elif high <= place:
+                                    node = below
+                                elif low > place:
+                                    node = below + np.uint64(1)
+                                else:
+                                    stack_node[depth] = below + np.uint64(1)
+                                    stack_low[depth] = place + 1
+                                    stack_high[depth] = high
+                                    depth += 1
+                                    high = place
+                                    node = below
+                            leaf = np.int64(node)
+                            if not on_levels:
+                                _mark(table, axes, profile, tree, width, own, leaf, feature, low, high)
+                                continue
+                            level_first = plan.level_first[feature] + 64 * block
+                            n_levels = plan.level_first[feature + 1] - level_first
+                            for level in range(min(np.int64(64), n_levels)):
+                                if (levels >> np.uint64(level)) & np.uint64(1):
+                                    for column in range(width):
+                                        profile.level[level_first + level, table.tree_output[tree] + column] += (
+                                            table.values[leaf, column] - table.values[own, column]
+                                        )
+                at = child + right
+
+
+@compiled
+def axis_moves(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    numbers: F8,
+    bound: float,
+    profile: Profile,
+    moves: Moves,
+) -> tuple[int, float, bool]:
+    """List the single-feature moves that cost less than a bound; returns their number, and the state's own answer."""
+    n_features = plan.kind.size
+    n_outputs = table.start.size
+    codes = np.empty((1, n_features))
+    keys = np.empty((1, n_features), np.uint64)
+    cells = np.empty(n_features, np.int64)
+    raw = np.empty((1, n_outputs))
+    moved = np.empty((1, n_outputs))
+    change = np.empty(n_outputs)
+    outputs = np.empty(n_outputs + 1)
+    probabilities = np.empty(table.n_classes)
+    for feature in range(n_features):
+        codes[0, feature] = code_of(plan, problems, axes.level_code, p, feature, numbers[feature])
+        cells[feature] = cell_of(table, axes, feature, codes[0, feature])
+    keys_from_codes(table, codes, keys)
+    raw_scores(table, codes, raw)
+    link_scores(table, raw, 0, outputs, probabilities)
+    own_margin, own_reached = margin_of(weights, problems, p, probabilities)
+    own_cost = cost_of(plan, weights, problems, p, numbers)
+    walk_axes(table, axes, plan, problems, p, keys, cells, profile)
+
+    n_moves = 0
+    for feature in range(n_features):
+        if not problems.movable[p, feature]:
+            continue
+        rest = own_cost - feature_cost(plan, weights, problems, p, feature, numbers[feature])
+        if plan.kind[feature] > GRID:
+            level_first = plan.level_first[feature]
+            for level in range(plan.level_first[feature + 1] - level_first):
+                if level < 64 * axes.n_words[feature]:
+                    cost = rest + feature_cost(plan, weights, problems, p, feature, np.float64(level))
+                    if level != numbers[feature] and problems.allowed[p, level_first + level] and cost < bound:
+                        for output in range(n_outputs):
+                            moved[0, output] = raw[0, output] + profile.level[level_first + level, output]
+                        link_scores(table, moved, 0, outputs, probabilities)
+                        moves.feature[n_moves] = feature
+                        moves.number[n_moves] = np.float64(level)
+                        moves.cost[n_moves] = cost
+                        moves.margin[n_moves], moves.reached[n_moves] = margin_of(weights, problems, p, probabilities)
+                        n_moves += 1
+                    for output in range(n_outputs):
+                        profile.level[level_first + level, output] = 0.0
+            continue
+        cut_first = axes.cut_first[feature]
+        n_cells = axes.cut_first[feature + 1] - cut_first + 1
+        cell_first = cut_first + feature
+        for output in range(n_outputs):
+            change[output] = 0.0
+        cell = 0
+        while cell < n_cells:
+            at = np.uint64(cell_first + cell)
+            if (profile.entered[at >> np.uint64(6)] >> (at & np.uint64(63))) & np.uint64(1):
+                for output in range(n_outputs):
+                    change[output] += profile.step[cell_first + cell, output]
+            end = next_entered(profile.entered, cell_first + cell + 1, cell_first + n_cells) - cell_first
+            low = -np.inf if cell == 0 else axes.cut[cut_first + cell - 1]
+            high = np.inf if end >= n_cells else axes.cut[cut_first + end - 1]
+            number, _, found = nearest_in_cell(plan, problems, p, feature, low, high)
+            if found and number != numbers[feature]:
+                cost = rest + feature_cost(plan, weights, problems, p, feature, number)
+                if cost < bound:
+                    at_home = cell <= cells[feature] < end
+                    for output in range(n_outputs):
+                        moved[0, output] = raw[0, output] + (0.0 if at_home else change[output])
+                    link_scores(table, moved, 0, outputs, probabilities)
+                    moves.feature[n_moves] = feature
+                    moves.number[n_moves] = number
+                    moves.cost[n_moves] = cost
+                    moves.margin[n_moves], moves.reached[n_moves] = margin_of(weights, problems, p, probabilities)
+                    n_moves += 1
+            cell = end
+        cell = next_entered(profile.entered, cell_first, cell_first + n_cells + 1)
+        while cell < cell_first + n_cells + 1:
+            for output in range(n_outputs):
+                profile.step[cell, output] = 0.0
+            at = np.uint64(cell)
+            profile.entered[at >> np.uint64(6)] &= ~(np.uint64(1) << (at & np.uint64(63)))
+            cell = next_entered(profile.entered, cell, cell_first + n_cells + 1)
+    return n_moves, own_margin, own_reached
+
+
+@compiled
+def next_entered(entered: U8, first: int, end: int) -> int:
+    """The first marked cell from `first` on, or `end`."""
+    at = first
+    while at < end:
+        word = entered[at >> 6] >> np.uint64(at & 63)
+        if word:
+            while not word & np.uint64(1):
+                word >>= np.uint64(1)
+                at += 1
+            return min(at, end)
+        at = ((at >> 6) + 1) << 6
+    return end
