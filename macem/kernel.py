@@ -875,7 +875,7 @@ class Moves(NamedTuple):
 class Profile(NamedTuple):
     """Scratch of the axis profile; everything is zero between calls."""
 
-    step: F8  # (n_cuts + d, n_outputs) change of the raw outputs on entering a cell
+    step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell
     entered: U8  # one bit a cell: some step is not zero
     level: F8  # (L, n_outputs) change of the raw outputs at a level
 
@@ -967,7 +967,7 @@ def number_at_most(plan: Plan, feature: int, bound: float) -> float:
 def _mark(table: TreeEnsemble, axes: Axes, profile: Profile, tree: int, width: int, own: int, leaf: int, feature: int,
           low: int, high: int) -> None:
     """Note that in the cells low … high of a feature a tree answers with another leaf than its own."""
-    first = axes.cut_first[feature] + feature
+    first = axes.cut_first[feature] + 2 * feature
     for column in range(width):
         change = table.values[leaf, column] - table.values[own, column]
         output = table.tree_output[tree] + column
@@ -1150,7 +1150,7 @@ def axis_moves(
             continue
         cut_first = axes.cut_first[feature]
         n_cells = axes.cut_first[feature + 1] - cut_first + 1
-        cell_first = cut_first + feature
+        cell_first = cut_first + 2 * feature
         for output in range(n_outputs):
             change[output] = 0.0
         cell = 0
@@ -1199,3 +1199,385 @@ def next_entered(entered: U8, first: int, end: int) -> int:
             return min(at, end)
         at = ((at >> 6) + 1) << 6
     return end
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Refinement: a beam outward from the reference, then resets, pulls and swaps inward from the best; both ask profiles
+# ---------------------------------------------------------------------------------------------------------------------
+
+TRADE_OFFS = (0.5, 1.0, 2.0)  # what a unit of missing margin is thought to cost, beside the price seen so far
+
+
+class Beam(NamedTuple):
+    """States whose profiles are asked next, and the most promising moves seen from them, for each of S problems."""
+
+    numbers: F8  # (S, width, d)
+    cost: F8  # (S, width)
+    n_states: I8  # (S,)
+    round: I8  # (S,) how many rounds of profiles were asked
+    polished: F8  # (S,) the cost that the last inward round started from; inf: still outward
+    price: F8  # (S,) cost of a unit of margin; 0: not yet known
+    child_state: I8  # (S, width) the state that a move starts from; -1: none
+    child_feature: I8
+    child_number: F8
+    child_cost: F8
+    child_margin: F8
+    child_score: F8
+
+
+@compiled
+def start_beam(plan: Plan, problems: Problems, weights: Weights, beam: Beam, slot: int, p: int) -> None:
+    """The first state is the reference."""
+    for feature in range(plan.kind.size):
+        beam.numbers[slot, 0, feature] = problems.reference[p, feature]
+    beam.cost[slot, 0] = 0.0
+    beam.n_states[slot] = 1
+    beam.round[slot] = 0
+    beam.polished[slot] = np.inf
+    beam.price[slot] = 0.0
+    for child in range(beam.child_state.shape[1]):
+        beam.child_state[slot, child] = -1
+
+
+@compiled
+def absorb_moves(
+    beam: Beam, slot: int, state: int, bound: float, moves: Moves, n_moves: int, own_margin: float
+) -> None:
+    """Keep, for every trade-off of cost against margin, the most promising moves that do not reach the class yet."""
+    if beam.polished[slot] < np.inf or own_margin == -np.inf:
+        return
+    missing = max(-own_margin, 1e-12)
+    if beam.price[slot] == 0.0:
+        cheapest = bound
+        if bound == np.inf:
+            for move in range(n_moves):
+                gain = moves.margin[move] - own_margin
+                if gain > 0.0:
+                    cheapest = min(cheapest, moves.cost[move] / gain * missing)
+        if cheapest < np.inf:
+            beam.price[slot] = cheapest / missing
+    n_kept = beam.child_state.shape[1] // len(TRADE_OFFS)
+    for move in range(n_moves):
+        cost = moves.cost[move]
+        if moves.reached[move] or cost >= bound:
+            continue
+        margin = moves.margin[move]
+        if margin <= own_margin and cost >= beam.cost[slot, state]:
+            continue
+        for trade_off in range(len(TRADE_OFFS)):
+            score = cost + TRADE_OFFS[trade_off] * beam.price[slot] * max(-margin, 0.0)
+            worst = -1
+            worst_score = score
+            twin = False
+            for child in range(trade_off * n_kept, (trade_off + 1) * n_kept):
+                if beam.child_state[slot, child] < 0:
+                    if worst < 0 or worst_score < np.inf:
+                        worst = child
+                        worst_score = np.inf
+                elif (
+                    abs(beam.child_cost[slot, child] - cost) <= 1e-12
+                    and abs(beam.child_margin[slot, child] - margin) <= 1e-12
+                ):
+                    twin = True
+                elif beam.child_score[slot, child] > worst_score:
+                    worst = child
+                    worst_score = beam.child_score[slot, child]
+            if worst >= 0 and not twin:
+                beam.child_state[slot, worst] = state
+                beam.child_feature[slot, worst] = moves.feature[move]
+                beam.child_number[slot, worst] = moves.number[move]
+                beam.child_cost[slot, worst] = cost
+                beam.child_margin[slot, worst] = margin
+                beam.child_score[slot, worst] = score
+
+
+@compiled
+def next_states(
+    plan: Plan, weights: Weights, problems: Problems, beam: Beam, slot: int, p: int, best: Best, max_rounds: int
+) -> None:
+    """Replace the states by the children of the last outward round, or by those of an inward round around the best."""
+    width = beam.child_state.shape[1]
+    n_features = plan.kind.size
+    beam.round[slot] += 1
+    n_states = 0
+    if beam.polished[slot] == np.inf:
+        if beam.round[slot] < max_rounds:
+            grown = np.empty((width, n_features))
+            for child in range(width):
+                state = beam.child_state[slot, child]
+                if state < 0 or beam.child_cost[slot, child] >= best.cost[p]:
+                    continue
+                twin = False
+                for other in range(child):
+                    if (
+                        beam.child_state[slot, other] >= 0
+                        and abs(beam.child_cost[slot, other] - beam.child_cost[slot, child]) <= 1e-12
+                        and abs(beam.child_margin[slot, other] - beam.child_margin[slot, child]) <= 1e-12
+                    ):
+                        twin = True
+                        break
+                if twin:
+                    continue
+                for feature in range(n_features):
+                    grown[n_states, feature] = beam.numbers[slot, state, feature]
+                grown[n_states, beam.child_feature[slot, child]] = beam.child_number[slot, child]
+                n_states += 1
+            for state in range(n_states):
+                for feature in range(n_features):
+                    beam.numbers[slot, state, feature] = grown[state, feature]
+        for child in range(width):
+            beam.child_state[slot, child] = -1
+        if n_states == 0 and best.cost[p] < np.inf:
+            beam.polished[slot] = np.finfo(np.float64).max
+    if n_states == 0 and beam.polished[slot] < np.inf and best.cost[p] < beam.polished[slot]:
+        beam.polished[slot] = best.cost[p]
+        n_states = inward_states(problems, beam, slot, p, best)
+    for state in range(n_states):
+        beam.cost[slot, state] = cost_of(plan, weights, problems, p, beam.numbers[slot, state])
+    beam.n_states[slot] = n_states
+
+
+@compiled
+def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best) -> int:
+    """The best itself (pulls), and the best with one or two of its changed features reset (swaps)."""
+    n_features = best.numbers.shape[1]
+    width = beam.numbers.shape[1]
+    n_states = 0
+    for one in range(-1, n_features):
+        if one >= 0 and best.numbers[p, one] == problems.reference[p, one]:
+            continue
+        for two in range(-1, max(one, 0)):
+            if two >= 0 and (one < 0 or best.numbers[p, two] == problems.reference[p, two]):
+                continue
+            if n_states == width:
+                return n_states
+            for feature in range(n_features):
+                number = best.numbers[p, feature]
+                if feature == one or feature == two or np.isnan(number):
+                    number = problems.reference[p, feature]
+                beam.numbers[slot, n_states, feature] = number
+            n_states += 1
+    return n_states
+
+
+@compiled
+def refine_row(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    best: Best,
+    beam: Beam,
+    profile: Profile,
+    moves: Moves,
+    max_rounds: int,
+) -> None:
+    """Improve the best numbers of one problem over the axis profiles of a table."""
+    margins = np.empty(1)
+    reached = np.empty(1, np.bool_)
+    numbers = np.empty((1, plan.kind.size))
+    start_beam(plan, problems, weights, beam, 0, p)
+    while beam.n_states[0] > 0:
+        for state in range(beam.n_states[0]):
+            if beam.cost[0, state] >= best.cost[p] and beam.polished[0] == np.inf:
+                continue
+            n_moves, own_margin, own_reached = axis_moves(
+                table, axes, plan, weights, problems, p, beam.numbers[0, state], best.cost[p], profile, moves
+            )
+            best.n_queries[p] += n_moves + 1
+            if own_reached:
+                keep_if_best(plan, weights, problems, best, p, beam.numbers[0, state])
+            while True:
+                cheapest = -1
+                for move in range(n_moves):
+                    if moves.reached[move] and moves.cost[move] < best.cost[p]:
+                        if cheapest < 0 or moves.cost[move] < moves.cost[cheapest]:
+                            cheapest = move
+                if cheapest < 0:
+                    break
+                # a profile adds the trees in another order than the table, so a last bit may differ at a tie
+                for feature in range(plan.kind.size):
+                    numbers[0, feature] = beam.numbers[0, state, feature]
+                numbers[0, moves.feature[cheapest]] = moves.number[cheapest]
+                answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
+                best.n_queries[p] += 1
+                if not reached[0] or not keep_if_best(plan, weights, problems, best, p, numbers[0]):
+                    moves.cost[cheapest] = np.inf
+            absorb_moves(beam, 0, state, best.cost[p], moves, n_moves, own_margin)
+        next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
+
+
+@compiled
+def enumerate_leaves(
+    table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, problems: Problems, p: int, best: Best
+) -> None:
+    """The exact optimum of a single tree: the cheapest feasible numbers of every leaf that has the wanted class."""
+    n_features = plan.kind.size
+    capacity = 4096
+    path_node = np.empty(capacity, np.uint64)
+    path_right = np.zeros(capacity, np.int64)  # 0: left is being visited, 1: right, 2: both done
+    low = np.empty(n_features)
+    high = np.empty(n_features)
+    levels = np.empty(64 * max(np.int64(1), np.max(axes.n_words)), np.bool_)
+    numbers = np.empty((1, n_features))
+    margins = np.empty(1)
+    reached = np.empty(1, np.bool_)
+    keys = np.empty((1, n_features), np.uint64)
+    codes = np.empty((1, n_features))
+    for feature in range(n_features):
+        codes[0, feature] = problems.own_code[p, feature]
+    keys_from_codes(table, codes, keys)
+    depth = 0
+    at = np.uint64(0)
+    while True:
+        split, flags, word, child = node_at(table, at)
+        if child != at:
+            feature = np.int64(word)
+            path_node[depth] = at
+            path_right[depth] = 0
+            if not problems.movable[p, feature]:
+                right = goes_right(table, split, flags, keys[0, feature])
+                path_right[depth] = 2 + np.int64(right)
+                at = child + right
+            else:
+                at = child
+            depth += 1
+            continue
+        feasible = True
+        for feature in range(n_features):
+            numbers[0, feature] = problems.reference[p, feature]
+        for place in range(depth):
+            feature = np.int64(node_at(table, path_node[place])[2])
+            if not problems.movable[p, feature] or numbers[0, feature] != problems.reference[p, feature]:
+                continue
+            number, found = nearest_on_path(
+                table, axes, plan, weights, problems, p, feature, path_node, path_right, depth, levels
+            )
+            if not found:
+                feasible = False
+                break
+            numbers[0, feature] = number
+        if feasible and cost_of(plan, weights, problems, p, numbers[0]) < best.cost[p]:
+            answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
+            best.n_queries[p] += 1
+            if reached[0]:
+                keep_if_best(plan, weights, problems, best, p, numbers[0])
+        while depth > 0 and path_right[depth - 1] >= 1:
+            depth -= 1
+        if depth == 0:
+            return
+        path_right[depth - 1] = 1
+        at = node_at(table, path_node[depth - 1])[3] + np.uint64(1)
+
+
+@compiled
+def nearest_on_path(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    feature: int,
+    path_node: U8,
+    path_right: I8,
+    depth: int,
+    levels: NDArray[np.bool_],
+) -> tuple[float, bool]:
+    """The feasible value of one feature, nearest to the reference, that follows a path of the first tree."""
+    low = -np.inf
+    high = np.inf
+    on_levels = plan.kind[feature] > GRID
+    n_levels = min(plan.level_first[feature + 1] - plan.level_first[feature], 64 * axes.n_words[feature])
+    own = problems.own[p, feature]
+    own_follows = own < 0.0  # a level never seen is in no level set; it stands where its own code goes
+    if on_levels:
+        for level in range(n_levels):
+            levels[level] = problems.allowed[p, plan.level_first[feature] + level]
+    for place in range(depth):
+        at = path_node[place]
+        split, flags, word, _ = node_at(table, at)
+        if np.int64(word) != feature:
+            continue
+        right = path_right[place] % 2
+        cut = axes.node_cut[np.int64(at)]
+        if on_levels:
+            for level in range(n_levels):
+                inside = (axes.level_word[cut + level // 64] >> np.uint64(level % 64)) & np.uint64(1)
+                if np.int64(inside) == right:
+                    levels[level] = False
+            if own < 0.0:
+                code = np.empty((1, plan.kind.size))
+                key = np.empty((1, plan.kind.size), np.uint64)
+                for other in range(plan.kind.size):
+                    code[0, other] = problems.own_code[p, other]
+                keys_from_codes(table, code, key)
+                own_follows = own_follows and np.int64(goes_right(table, split, flags, key[0, feature])) == right
+        elif right:
+            low = max(low, axes.cut[axes.cut_first[feature] + cut])
+        else:
+            high = min(high, axes.cut[axes.cut_first[feature] + cut])
+    if not on_levels:
+        number, _, found = nearest_in_cell(plan, problems, p, feature, low, high)
+        return number, found
+    nearest = own
+    found = own_follows
+    cost = feature_cost(plan, weights, problems, p, feature, own) if own_follows else np.inf
+    for level in range(n_levels):
+        if levels[level]:
+            other = feature_cost(plan, weights, problems, p, feature, np.float64(level))
+            if other < cost:
+                cost = other
+                nearest = np.float64(level)
+                found = True
+    return nearest, found
+
+
+@compiled
+def solve_rows(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    schedule: Schedule,
+    iterates: Iterates,
+    best: Best,
+    beam: Beam,
+    profile: Profile,
+    moves: Moves,
+    max_rounds: int,
+    proved: NDArray[np.bool_],
+) -> None:
+    """Search and refine every problem; `proved` tells where the best is known to be the optimum (or none to exist)."""
+    n_rows = (schedule.n_directions + 1) * schedule.n_samples
+    numbers = np.empty((n_rows, plan.kind.size))
+    margins = np.empty(n_rows)
+    reached = np.empty(n_rows, np.bool_)
+    log_densities = np.zeros(n_rows)
+    start_iterates(plan, problems, iterates)
+    for p in range(problems.goal.size):
+        for feature in range(plan.kind.size):
+            numbers[0, feature] = problems.reference[p, feature]
+        answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
+        best.n_queries[p] += 1
+        if reached[0]:
+            keep_if_best(plan, weights, problems, best, p, numbers[0])
+            proved[p] = True
+            continue
+        if max_rounds > 0 and table.tree_first.size == 2:
+            enumerate_leaves(table, axes, plan, weights, problems, p, best)
+            proved[p] = True
+            continue
+        for start in range(schedule.loss_weight.size):
+            for step in range(schedule.n_steps):
+                propose_row(plan, problems, schedule, iterates, p, start, step, numbers)
+                answer_numbers(table, axes, plan, weights, problems, p, numbers, n_rows, margins, reached)
+                absorb_row(
+                    plan, weights, problems, schedule, iterates, best, p, start, step, numbers, margins, reached,
+                    log_densities,
+                )
+        if max_rounds > 0:
+            refine_row(table, axes, plan, weights, problems, p, best, beam, profile, moves, max_rounds)
