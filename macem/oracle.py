@@ -194,6 +194,11 @@ class BlackBoxOracle:
         return self._classes
 
     @property
+    def knows_classes(self) -> bool:
+        """Whether the model named its classes, or has answered once."""
+        return self._classes is not None
+
+    @property
     def live(self) -> BlackBoxOracle:
         """The user's own model, which is this oracle itself."""
         return self
@@ -239,7 +244,8 @@ class BlackBoxOracle:
         position = {label: place for place, label in enumerate(np.asarray(self._labels).tolist())}
         unknown = [label for label in labels if label not in position]
         if unknown:
-            self._refuse(f"predict answered {unknown[0]!r}, which is none of its classes {list(position)}", "Name them with classes=.")
+            what = f"predict answered {unknown[0]!r}, but its classes are {list(position)}"
+            self._refuse(what, "Name them with classes=.")
         return np.array([position[label] for label in labels], dtype=np.int64)
 
     def _ask(self, question: str, X: Any) -> Any:
@@ -249,7 +255,7 @@ class BlackBoxOracle:
             raise
         except Exception as error:
             if type(error).__name__ == "NotFittedError":
-                raise ModelError(f"{_name(self.model)} is not fitted: {error} Fit it before it is explained.") from error
+                raise ModelError(f"{_name(self.model)} is not fitted: {error} Fit it before explaining it.") from error
             raise OracleError(
                 f"{_name(self.model)} failed on a table of {_n_rows(X)} rows: {type(error).__name__}: {error} "
                 "Check that the model answers this table when asked directly."
@@ -299,7 +305,7 @@ def _attribute(model: Any, name: str) -> Any:
     """Look up a fitted attribute; meta-estimators raise all kinds of errors where they have nothing to delegate to."""
     try:
         return getattr(model, name)
-    except Exception:  # noqa: BLE001  (the model's code, not ours)
+    except Exception:
         return None
 
 
@@ -308,10 +314,13 @@ def _is_from_sklearn(model: Any) -> bool:
 
 
 def _refuse_model(model: Any) -> None:
+    if isinstance(model, type):
+        raise UnsupportedModelError(f"{_name(model)} is a class. Give a fitted instance of it.")
     if not hasattr(model, "predict_proba") and not callable(model):
         raise UnsupportedModelError(
-            f"{_name(model)} has no predict_proba and is not a function. Give a classifier that answers with class "
-            "probabilities, or a function from a table to probabilities."
+            f"{_name(model)} has no predict_proba and is not a function, as is the case for regressors and for some "
+            "classifiers. Give a classifier that answers with class probabilities (CalibratedClassifierCV makes one), "
+            "or a function from a table to probabilities."
         )
     if not _is_fitted(model):
         raise ModelError(f"{_name(model)} is not fitted. Call its fit method before it is explained.")

@@ -1,0 +1,169 @@
+"""Does a table answer as the model does? Compared on data, on split boundaries, on missing values, on unseen levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macem.errors import MacemError
+from macem.kernel import F8
+from macem.oracle import Oracle, TreeOracle
+
+__all__ = ["boundaries", "check_table", "hard_tables", "place"]
+
+N_ROWS = 200  # background rows that are compared, and about as many rows on boundaries
+TOLERANCE = 1e-6  # of a probability: what float32 arithmetic in another order may cost
+
+
+def check_table(oracle: Oracle, X_background: Any) -> str | None:
+    """Compare the table of an oracle with the live model.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    X_background : DataFrame or ndarray, shape (n, d)
+        Rows as the model takes them.
+
+    Returns
+    -------
+    str or None
+        The largest gap in words; None where table and model agree, or where there is no table.
+
+    Raises
+    ------
+    OracleError
+        If the model cannot answer its own background.
+    """
+    if not isinstance(oracle, TreeOracle):
+        return None
+    worst, description = TOLERANCE, None
+    for kind, table in hard_tables(oracle, X_background):
+        try:
+            live = oracle.live.predict_proba(table)
+        except MacemError:
+            if kind == "data":
+                raise
+            continue  # the model does not take such rows, so it will never be asked with them
+        try:
+            copy = oracle.predict_proba(table)
+        except MacemError as error:
+            return f"on {kind} rows the model answers, but its table does not: {error}"
+        gap = np.abs(copy - live)
+        if gap.size and not gap.max() <= worst:
+            worst = gap.max()
+            row, column = np.unravel_index(gap.argmax(), gap.shape)
+            description = (
+                f"on {kind} row {row}, the probability of class {oracle.classes[column]} is {live[row, column]:.9g} by "
+                f"the model and {copy[row, column]:.9g} by its table"
+            )
+    return description
+
+
+def hard_tables(oracle: TreeOracle, X: Any, n_rows: int = N_ROWS) -> Iterator[tuple[str, Any]]:
+    """Make tables like X on which a wrong copy shows: the data, split boundaries, missing values, unseen levels.
+
+    Parameters
+    ----------
+    oracle : TreeOracle
+    X : DataFrame or ndarray, shape (n, d)
+    n_rows : int
+        Rows of the data, and about as many on boundaries.
+
+    Yields
+    ------
+    kind : str
+        ``"data"``, ``"boundary"``, ``"missing"`` or ``"unseen level"``.
+    table : of the type, columns and dtypes of X
+    """
+    rows = np.unique(np.linspace(0, len(X) - 1, min(n_rows, len(X))).astype(np.int64))
+    if rows.size == 0:
+        return
+    yield "data", _take(X, rows)
+    edges = boundaries(oracle)
+    at_most = max(1, n_rows // max(1, 3 * sum(edge.size > 0 for edge in edges)))
+    cells: list[tuple[int, Any]] = []
+    for column, edge in zip(_columns(oracle, X), edges, strict=True):
+        chosen = edge[np.unique(np.linspace(0, edge.size - 1, min(at_most, edge.size)).astype(np.int64))]
+        cells += [(column, value) for value in _beside(chosen, _dtype(X, column), oracle.single)]
+    if cells:
+        yield "boundary", place(X, rows, cells)
+    numeric = [column for column, edge in zip(_columns(oracle, X), edges, strict=True) if edge.size]
+    missing = [(column, np.nan) for column in numeric if _dtype(X, column).kind in "fO"]
+    if missing:
+        yield "missing", place(X, rows, missing)
+    unseen = [(column, level) for column in _columns(oracle, X) for level in _unseen(X, column)]
+    if unseen:
+        yield "unseen level", place(X, rows, unseen)
+
+
+def boundaries(oracle: TreeOracle) -> list[F8]:
+    """Collect the finite thresholds of every feature, sorted; empty for one that no split asks as a number."""
+    found: list[list[F8]] = [[] for _ in range(oracle.n_features)]
+    for member in oracle.members:
+        for tree in member.trees:
+            numeric = (tree.feature >= 0) & np.isfinite(tree.threshold)
+            numeric[list(tree.categories)] = False
+            for feature in np.unique(tree.feature[numeric]):
+                found[feature].append(tree.threshold[numeric & (tree.feature == feature)])
+    return [np.unique(np.concatenate(parts)) if parts else np.zeros(0) for parts in found]
+
+
+def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
+    """Put each (column, value) into a row of its own, copied from `rows` in turn; dtypes stay, categories are added."""
+    table = _take(X, rows[np.arange(len(cells)) % rows.size])
+    for column in dict.fromkeys(column for column, _ in cells):
+        where = [row for row, cell in enumerate(cells) if cell[0] == column]
+        values = [cells[row][1] for row in where]
+        if isinstance(table, np.ndarray):
+            table[where, column] = values
+            continue
+        series = table.iloc[:, column].copy()
+        if series.dtype.name == "category":
+            series = series.cat.add_categories([v for v in values if v not in series.cat.categories])
+        series.iloc[where] = values
+        table.isetitem(column, series)
+    return table
+
+
+def _beside(thresholds: F8, dtype: Any, single: bool) -> list[Any]:
+    """Return thresholds and the numbers one step to either side, as the column's dtype has them."""
+    if dtype.kind in "iu":
+        steps = np.concatenate([np.floor(thresholds), np.ceil(thresholds)])
+        limits = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        return list(np.unique(steps[(steps >= limits.min) & (steps <= limits.max)]).astype(np.int64))
+    if dtype.kind not in "fO":
+        return []
+    width: Any = np.float32 if single else np.float64
+    exact = thresholds.astype(width)
+    infinity = width(np.inf)
+    with np.errstate(over="ignore"):
+        steps = np.concatenate([exact, np.nextafter(exact, -infinity), np.nextafter(exact, infinity)])
+    return list(steps[np.isfinite(steps)].astype(np.float64))
+
+
+def _unseen(X: Any, column: int) -> list[Any]:
+    """Make a level that a column of names does not have."""
+    dtype = _dtype(X, column)
+    values = X[:, column] if isinstance(X, np.ndarray) else X.iloc[:, column]
+    if dtype.kind in "biufc" or (dtype.kind == "O" and not any(isinstance(value, str) for value in values[:N_ROWS])):
+        return []
+    return ["a level that no row has"]
+
+
+def _columns(oracle: TreeOracle, X: Any) -> list[int]:
+    """Places in X of the oracle's features: by name where both know names, else in order."""
+    names = oracle.feature_names
+    if names is None or isinstance(X, np.ndarray) or not set(names) <= set(X.columns):
+        return list(range(oracle.n_features))
+    return [X.columns.get_loc(name) for name in names]
+
+
+def _dtype(X: Any, column: int) -> Any:
+    return X.dtype if isinstance(X, np.ndarray) else X.dtypes.iloc[column]
+
+
+def _take(X: Any, rows: NDArray[np.int64]) -> Any:
+    return X[rows] if isinstance(X, np.ndarray) else X.iloc[rows].copy()
