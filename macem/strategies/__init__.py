@@ -1,0 +1,1 @@
+"""What knows data and no models: base values, encodings of categories, and input densities."""
