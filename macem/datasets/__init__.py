@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -92,7 +93,9 @@ def load_sdss() -> Table:
     DataError
         If ``MACEM_DATA`` does not name a folder that holds the file.
     """
-    return _from_folder("sdss_dr14.csv.gz", "Sloan Digital Sky Survey DR14, the 10,000-object query published on Kaggle")
+    return _from_folder(
+        "sdss_dr14.csv.gz", "Sloan Digital Sky Survey DR14, the 10,000-object query published on Kaggle"
+    )
 
 
 def load_olfaction() -> Table:
@@ -148,7 +151,7 @@ def _split(table: pd.DataFrame) -> Table:
     return table.drop(columns="target"), table["target"]
 
 
-def _named(bunch: dict[str, pd.DataFrame | pd.Series]) -> Table:
+def _named(bunch: Any) -> Table:
     """A data set of scikit-learn with its class names as labels."""
     return bunch["data"], bunch["target"].map(dict(enumerate(bunch["target_names"])))
 
@@ -163,6 +166,6 @@ def _from_folder(name: str, source: str) -> Table:
     else:
         found = f"MACEM_DATA={folder!r} holds no such file"
     raise DataError(
-        f"{name} is not bundled with macem, and {found}. Get it from its source ({source}), save it under this name with "
-        "its label as the last column, 'target', and set MACEM_DATA to its folder."
+        f"{name} is not bundled with macem, and {found}. Get it from its source ({source}), save it under this name "
+        "with its label as the last column, 'target', and set MACEM_DATA to its folder."
     )

@@ -1,0 +1,53 @@
+"""What many tests share: the kernel in both modes, and data."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numba
+import pandas as pd
+import pytest
+
+from macem import kernel as compiled_kernel
+from macem.datasets import load_german_credit
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def _plain_kernel() -> ModuleType:
+    """`macem.kernel` imported a second time with the JIT off: the same lines as plain Python."""
+    spec = importlib.util.spec_from_file_location("macem_kernel_plain", compiled_kernel.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", True)
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session", params=["compiled", "plain"])
+def kernel(request: pytest.FixtureRequest) -> ModuleType:
+    """`macem.kernel`, compiled and as plain Python."""
+    return compiled_kernel if request.param == "compiled" else _plain_kernel()
+
+
+@pytest.fixture(scope="session")
+def german_credit() -> tuple[pd.DataFrame, pd.Series]:
+    """German Credit as (X, y); to be read only."""
+    return load_german_credit()
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Iterator[Path]:
+    """Folder of the data sets that are not bundled, with ``MACEM_DATA`` set to it."""
+    folder = Path(os.environ.get("MACEM_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not (folder / "heloc.csv.gz").is_file():
+        pytest.skip(f"no data sets in {folder}; name their folder in MACEM_DATA")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MACEM_DATA", str(folder))
+        yield folder
