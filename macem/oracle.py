@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
@@ -126,14 +126,23 @@ def _link(link: int, raw: F8, slope: float) -> F8:
         positive = expit(slope * raw[:, 0])
         return np.column_stack([1.0 - positive, positive])
     if link == kernel.SOFTMAX:
-        shifted = slope * raw
-        exponentials = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-        return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
+        return _softmax(slope * raw)
     if link == kernel.SIGMOID_EACH:
         return np.asarray(1.0 / (1.0 + np.exp(-slope * raw)))
     if link == kernel.VOTE:
         return np.eye(raw.shape[1])[raw.argmax(axis=1)]
+    if link == kernel.ADABOOST:
+        if raw.shape[1] == 2:
+            decision = raw[:, 1] - raw[:, 0]
+            return _softmax(np.column_stack([-decision, decision]) / 2)
+        return _softmax(raw / (raw.shape[1] - 1))
     raise NotImplementedError(link)
+
+
+def _softmax(raw: F8) -> F8:
+    """Softmax whose sum runs class after class; NumPy's own would pair the terms of eight and more classes."""
+    exponentials = np.exp(raw - raw.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / reduce(np.add, exponentials.T)[:, None])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
