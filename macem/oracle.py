@@ -128,7 +128,7 @@ def _link(link: int, raw: F8, slope: float) -> F8:
     if link == kernel.SOFTMAX:
         return _softmax(slope * raw)
     if link == kernel.SIGMOID_EACH:
-        return np.asarray(1.0 / (1.0 + np.exp(-slope * raw)))
+        return np.asarray(expit(slope * raw))
     if link == kernel.VOTE:
         return np.eye(raw.shape[1])[raw.argmax(axis=1)]
     if link == kernel.ADABOOST:
