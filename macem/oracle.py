@@ -98,12 +98,16 @@ class TreeOracle:
             total=self.total,
         )
 
-    def predict_proba(self, X: Any) -> F8:
-        """Class probabilities read off the table, to the bit as the model gives them where ADAPTERS says so."""
+    def raw_scores(self, X: Any) -> F8:
+        """Sums of the trees of all members before their links, shape (n, n_outputs)."""
         codes = np.ascontiguousarray(self.read(X), dtype=np.float64)
         raw = np.empty((codes.shape[0], self.ensemble.start.size))
         kernel.raw_scores(self.ensemble, codes, raw)
-        return link_exactly(self.ensemble, raw)
+        return raw
+
+    def predict_proba(self, X: Any) -> F8:
+        """Class probabilities read off the table, as a rule to the bit as the model gives them."""
+        return link_exactly(self.ensemble, self.raw_scores(X))
 
 
 def link_exactly(table: TreeEnsemble, raw: F8) -> F8:

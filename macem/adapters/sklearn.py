@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macem.errors import DataError, ModelError, UnsupportedModelError
+from macem.adapters import oracle_for
+from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
 from macem.kernel import F8
-from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
-from macem.trees import Link, Member, Tree
+from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle
+from macem.trees import Link, Member, Tree, constant, rename_features
 
 __all__ = ["NumberReader", "SklearnAdapter"]
 
@@ -42,10 +45,13 @@ class SklearnAdapter:
         """
         _refuse_unfitted(model)
         _refuse_other_tasks(model)
-        kind = next((_KINDS[base.__name__] for base in type(model).__mro__ if base.__name__ in _KINDS), None)
-        if kind is None:
-            return BlackBoxOracle(model, note=f"{type(model).__name__} is not made of trees")
-        return kind(model)
+        read = next((_READERS[base.__name__] for base in type(model).__mro__ if base.__name__ in _READERS), None)
+        if read is None:
+            return BlackBoxOracle(model, note=f"a {type(model).__name__} is not made of trees")
+        stranger = _overriding_class(model)
+        if stranger:
+            return not_understood(model, f"its class {stranger} answers with methods of its own")
+        return read(model)
 
 
 # Reading a table -----------------------------------------------------------------------------------------------------
@@ -179,6 +185,234 @@ def _numbers_oracle(model: Any, members: Sequence[Member], *, missing: bool) -> 
 _NO_ROWS = np.empty((0, 0))  # asked only whether it is sparse
 
 
+# Boosters ------------------------------------------------------------------------------------------------------------
+
+_CONSTANT_STRATEGIES = {"prior", "most_frequent", "constant", "uniform"}  # of a DummyClassifier: they ignore the row
+_LOSS_SLOPES = {"HalfBinomialLoss": 1.0, "HalfMultinomialLoss": 1.0, "ExponentialLoss": 2.0}
+
+
+def _gradient_boosting(model: Any) -> Oracle:
+    """A sum of regression trees on top of the raw scores of `init`."""
+    loss = type(model._loss).__name__
+    if loss not in _LOSS_SLOPES:
+        return not_understood(model, f"its loss is {loss}")
+    init = model.init_
+    n_outputs = model.estimators_.shape[1]
+    stages = [
+        read_tree(tree.tree_, model.learning_rate * tree.tree_.value[:, 0, :1], output)
+        for stage in model.estimators_
+        for output, tree in enumerate(stage)
+    ]
+    start, first = np.zeros(n_outputs), []
+    if isinstance(init, str) or getattr(init, "strategy", None) in _CONSTANT_STRATEGIES:
+        start = model._raw_predict_init(np.zeros((1, model.n_features_in_)))[0]
+    elif type(init).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier"):
+        scores = _initial_scores(model, init.tree_.value[:, 0, :])
+        first = [read_tree(init.tree_, scores[:, output, None], output) for output in range(n_outputs)]
+    else:
+        return BlackBoxOracle(model, note=f"the raw scores of its init, a {type(init).__name__}, are no sum of trees")
+    return _numbers_oracle(model, [_boosted([*first, *stages], start, _LOSS_SLOPES[loss])], missing=False)
+
+
+def _initial_scores(model: Any, probabilities: F8) -> F8:
+    """Raw scores that a gradient booster starts from where its `init` answers with these probabilities."""
+    stand_in = copy(model)
+    stand_in.init_ = _Answer(probabilities)
+    return np.asarray(stand_in._raw_predict_init(np.zeros((len(probabilities), model.n_features_in_))))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A classifier that has one answer to everything."""
+
+    probabilities: F8
+
+    def predict_proba(self, X: Any) -> F8:
+        return self.probabilities
+
+
+def _boosted(trees: Sequence[Tree], start: F8, slope: float = 1.0) -> Member:
+    """Put trees behind a sigmoid (one output) or a softmax (one output per class)."""
+    n_outputs = len(start)
+    return Member(
+        trees=trees,
+        n_outputs=n_outputs,
+        link=Link.SIGMOID if n_outputs == 1 else Link.SOFTMAX,
+        start=start,
+        classes=(0, 1) if n_outputs == 1 else tuple(range(n_outputs)),
+        slope=slope,
+    )
+
+
+def _hist_gradient_boosting(model: Any) -> Oracle:
+    """A sum of trees over float64 numbers and category codes, on top of a baseline."""
+    if len(model.classes_) == 1:
+        return _one_class(model)
+    names, n_features = feature_names(model), model.n_features_in_
+    read: Reader = NumberReader(n_features, names, "float64", missing=True, infinite=True)
+    position = np.arange(n_features)
+    if model._preprocessor is not None:
+        position = np.argsort(~model.is_categorical_, kind="stable")  # its trees see the categorical columns first
+        known = model._bin_mapper.bin_thresholds_[: model.is_categorical_.sum()]
+        read = CategoryReader(n_features, names, model._preprocessor, position, np.array([len(codes) for codes in known]))
+    trees = [
+        _hist_tree(predictor, output)
+        for iteration in model._predictors
+        for output, predictor in enumerate(iteration)
+    ]
+    member = rename_features(_boosted(trees, model._baseline_prediction.ravel()), position)
+    return TreeOracle(
+        members=[member],
+        classes=np.asarray(model.classes_),
+        live=BlackBoxOracle(model),
+        read=read,
+        n_features=n_features,
+        single=False,
+        feature_names=names,
+    )
+
+
+def _hist_tree(predictor: Any, output: int) -> Tree:
+    nodes = predictor.nodes
+    leaf = nodes["is_leaf"].astype(bool)
+    bits = np.unpackbits(predictor.raw_left_cat_bitsets.astype("<u4").view(np.uint8), axis=1, bitorder="little")
+    return Tree(
+        feature=np.where(leaf, -1, nodes["feature_idx"]),
+        threshold=nodes["num_threshold"].astype(np.float64),
+        left=nodes["left"].astype(np.int64),
+        right=nodes["right"].astype(np.int64),
+        value=nodes["value"].astype(np.float64)[:, None],
+        missing_left=nodes["missing_go_to_left"].astype(bool),
+        output=output,
+        categories={
+            int(node): np.flatnonzero(bits[nodes["bitset_idx"][node]])
+            for node in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~leaf)
+        },
+    )
+
+
+@dataclass(frozen=True)
+class CategoryReader:
+    """Numbers, and the codes that HistGradientBoosting's own encoder gives to categories.
+
+    Attributes
+    ----------
+    n_features : int
+    names : tuple of str or None
+        The columns as the model knows them.
+    encoder : ColumnTransformer
+        The model's own; it moves the categorical columns first.
+    position : ndarray of int, shape (n_features,)
+        Where the encoder's columns stand in the user's table.
+    n_known : ndarray of int, shape (n_categorical,)
+        How many categories the model knows; every other counts as missing.
+    """
+
+    n_features: int
+    names: tuple[Any, ...] | None
+    encoder: Any
+    position: NDArray[np.int64]
+    n_known: NDArray[np.int64]
+
+    def __call__(self, X: Any) -> F8:
+        table = _as_fitted(columns_by_name(X, self.names), self.names)
+        check_width(table, self.n_features)
+        codes = np.empty(table.shape)
+        if not len(table):
+            return codes
+        try:
+            encoded = np.asarray(self.encoder.transform(table), dtype=np.float64)
+        except ValueError as error:
+            raise DataError(f"The model cannot read this table: {error} Give it values that the model takes.") from error
+        categories = encoded[:, : self.n_known.size]
+        categories[~((categories >= 0) & (categories < self.n_known))] = np.nan
+        codes[:, self.position] = encoded
+        return codes
+
+
+def _as_fitted(X: Any, names: tuple[Any, ...] | None) -> Any:
+    """Make a table a DataFrame where the model was fitted on one, otherwise an array."""
+    if names is None or hasattr(X, "columns"):
+        return X if names is not None else np.asarray(X)
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=list(names)).infer_objects()
+
+
+def _ada_boost(model: Any) -> Oracle:
+    """Weighted votes of decision trees; of other classifiers, their weighted votes through their own oracles."""
+    from macem.adapters.sklearn_composites import over_members
+
+    trees = model.estimators_
+    if len(model.classes_) == 1:
+        return _numbers_oracle(model, [replace(_votes(model, trees[:1], 1.0), trees=[constant([1.0])])], missing=False)
+    if not all(type(tree).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier") for tree in trees):
+        return over_members(model, "its trees are not single trees")
+    n_classes = len(model.classes_)
+    voters = []
+    for tree, weight in zip(trees, model.estimator_weights_, strict=False):  # there are zero weights to spare
+        winner = tree.classes_[tree.tree_.value[:, 0, :].argmax(axis=1)]
+        value = np.where(winner[:, None] == model.classes_, weight, -1 / (n_classes - 1) * weight)
+        voters.append(read_tree(tree.tree_, value))
+    member = Member(
+        trees=voters,
+        n_outputs=n_classes,
+        link=Link.ADABOOST,
+        start=np.zeros(n_classes),
+        classes=tuple(range(n_classes)),
+        divisor=float(model.estimator_weights_.sum()),
+    )
+    return _numbers_oracle(model, [member], missing=False)
+
+
+# Models that only delegate -------------------------------------------------------------------------------------------
+
+
+def _pipeline(model: Any) -> Oracle:
+    from macem.adapters.pipelines import pipeline_oracle
+
+    return pipeline_oracle(model)
+
+
+def _best_of_search(model: Any) -> Oracle:
+    """Of a search, the estimator that it found."""
+    if not hasattr(model, "best_estimator_"):
+        raise ModelError(f"This {type(model).__name__} kept no best estimator. Fit it with refit=True.")
+    return oracle_for(model.best_estimator_)
+
+
+def _frozen(model: Any) -> Oracle:
+    return oracle_for(model.estimator)
+
+
+def _self_training(model: Any) -> Oracle:
+    return oracle_for(model.estimator_)
+
+
+def _one_class(model: Any) -> Oracle:
+    """A model that has seen one class, and is sure of it."""
+    names, n_features = feature_names(model), model.n_features_in_
+    return TreeOracle(
+        members=[Member([constant([1.0])], 1, Link.IDENTITY, np.zeros(1), classes=(0,))],
+        classes=np.asarray(model.classes_),
+        live=BlackBoxOracle(_FirstColumn(model), classes=model.classes_),
+        read=NumberReader(n_features, names, "float64", missing=True, infinite=True),
+        n_features=n_features,
+        single=False,
+        feature_names=names,
+    )
+
+
+@dataclass(frozen=True)
+class _FirstColumn:
+    """A classifier of one class, which answers with a second column that belongs to none."""
+
+    model: Any
+
+    def __call__(self, X: Any) -> F8:
+        return np.asarray(self.model.predict_proba(X))[:, :1]
+
+
 # Refusals ------------------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +423,7 @@ def _refuse_unfitted(model: Any) -> None:
     try:
         check_is_fitted(model)
     except NotFittedError:
-        raise ModelError(f"This {type(model).__name__} is not fitted. Call its fit first.") from None
+        raise ModelError(f"This {type(model).__name__} is not fitted. Call its fit method first.") from None
 
 
 def _refuse_other_tasks(model: Any) -> None:
@@ -197,14 +431,38 @@ def _refuse_other_tasks(model: Any) -> None:
 
     name = type(model).__name__
     if not is_classifier(model):
-        raise UnsupportedModelError(f"{name} is not a classifier. Contrasts need classes: give a classifier.")
-    if getattr(model, "n_outputs_", 1) != 1 or isinstance(getattr(model, "classes_", None), list):
+        raise UnsupportedModelError(f"{name} is not a classifier, and contrasts need classes. Give a classifier.")
+    if isinstance(getattr(model, "classes_", None), list) or getattr(model, "multilabel_", False):
         raise UnsupportedModelError(f"{name} predicts several outputs. Give one classifier for each output.")
 
 
-# What reads a model, by the name of its class or the nearest base class -----------------------------------------------
+def not_understood(model: Any, reason: str) -> BlackBoxOracle:
+    """Ask a model as a black box, and warn that it was meant to be a table."""
+    warnings.warn(MacemWarning(f"The model is asked as a black box: {reason}."), stacklevel=4)
+    return BlackBoxOracle(model, note=reason)
 
-_KINDS: dict[str, Callable[[Any], Oracle]] = {
+
+def _overriding_class(model: Any) -> str | None:
+    """Name of a class, foreign to scikit-learn, whose methods answer instead of those that were understood."""
+    for method in ("predict_proba", "predict", "decision_function"):
+        if method in vars(model):
+            return type(model).__name__
+        owner = next((base for base in type(model).__mro__ if method in vars(base)), None)
+        if owner is not None and owner.__module__.partition(".")[0] not in ("sklearn", "imblearn"):
+            return owner.__name__
+    return None
+
+
+# What reads a model, by the name of its class or of its nearest base class -------------------------------------------
+
+_READERS: dict[str, Callable[[Any], Oracle]] = {
+    "AdaBoostClassifier": _ada_boost,
+    "BaseSearchCV": _best_of_search,
     "DecisionTreeClassifier": _tree,  # and ExtraTreeClassifier
     "ForestClassifier": _forest,  # random forests, extra trees, balanced random forests
+    "FrozenEstimator": _frozen,
+    "GradientBoostingClassifier": _gradient_boosting,
+    "HistGradientBoostingClassifier": _hist_gradient_boosting,
+    "Pipeline": _pipeline,
+    "SelfTrainingClassifier": _self_training,
 }
