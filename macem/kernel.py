@@ -870,6 +870,7 @@ class Moves(NamedTuple):
     cost: F8  # (capacity,) of the whole state after the move
     margin: F8  # (capacity,)
     reached: NDArray[np.bool_]  # (capacity,)
+    probability: F8  # (capacity + 1,) of the goal; the last entry is that of the state itself
 
 
 class Profile(NamedTuple):
@@ -878,6 +879,34 @@ class Profile(NamedTuple):
     step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell
     entered: U8  # one bit a cell: some step is not zero
     level: F8  # (L, n_outputs) change of the raw outputs at a level
+
+
+@compiled
+def fill_level_words(
+    table: TreeEnsemble, plan: Plan, level_code: F8, n_words: I8, node_cut: I8, level_word: U8
+) -> None:
+    """Set, for every node on a level feature, the bits of the levels that go left."""
+    n_features = plan.kind.size
+    codes = np.zeros((1, n_features))
+    keys = np.empty((1, n_features), np.uint64)
+    level_key = np.empty(level_code.size, np.uint64)
+    for feature in range(n_features):
+        for at in range(plan.level_first[feature], plan.level_first[feature + 1]):
+            codes[0, feature] = level_code[at]
+            keys_from_codes(table, codes, keys)
+            level_key[at] = keys[0, feature]
+    for tree in range(table.tree_first.size - 1):
+        first = table.tree_first[tree]
+        for node in range(first, table.tree_first[tree + 1]):
+            split, flags, word, left = node_at(table, np.uint64(node))
+            feature = np.int64(word)
+            if np.int64(left) == node - first:
+                continue
+            n_levels = min(64 * n_words[feature], plan.level_first[feature + 1] - plan.level_first[feature])
+            for level in range(n_levels):
+                key = level_key[plan.level_first[feature] + level]
+                if goes_right(table, split, flags, key) == np.uint64(0):
+                    level_word[node_cut[node] + level // 64] |= np.uint64(1) << np.uint64(level % 64)
 
 
 @compiled
@@ -1123,6 +1152,7 @@ def axis_moves(
     raw_scores(table, codes, raw)
     link_scores(table, raw, 0, outputs, probabilities)
     own_margin, own_reached = margin_of(weights, problems, p, probabilities)
+    moves.probability[moves.probability.size - 1] = probabilities[problems.goal[p]]
     own_cost = cost_of(plan, weights, problems, p, numbers)
     walk_axes(table, axes, plan, problems, p, keys, cells, profile)
 
@@ -1144,6 +1174,7 @@ def axis_moves(
                         moves.number[n_moves] = np.float64(level)
                         moves.cost[n_moves] = cost
                         moves.margin[n_moves], moves.reached[n_moves] = margin_of(weights, problems, p, probabilities)
+                        moves.probability[n_moves] = probabilities[problems.goal[p]]
                         n_moves += 1
                     for output in range(n_outputs):
                         profile.level[level_first + level, output] = 0.0
@@ -1174,6 +1205,7 @@ def axis_moves(
                     moves.number[n_moves] = number
                     moves.cost[n_moves] = cost
                     moves.margin[n_moves], moves.reached[n_moves] = margin_of(weights, problems, p, probabilities)
+                    moves.probability[n_moves] = probabilities[problems.goal[p]]
                     n_moves += 1
             cell = end
         cell = next_entered(profile.entered, cell_first, cell_first + n_cells + 1)
@@ -1369,6 +1401,7 @@ def refine_row(
     problems: Problems,
     p: int,
     best: Best,
+    progress: Progress,
     beam: Beam,
     profile: Profile,
     moves: Moves,
@@ -1383,6 +1416,9 @@ def refine_row(
         for state in range(beam.n_states[0]):
             if beam.cost[0, state] >= best.cost[p] and beam.polished[0] == np.inf:
                 continue
+            if best.n_queries[p] >= progress.max_queries:
+                progress.exhausted[p] = True
+                return
             n_moves, own_margin, own_reached = axis_moves(
                 table, axes, plan, weights, problems, p, beam.numbers[0, state], best.cost[p], profile, moves
             )
@@ -1535,8 +1571,84 @@ def nearest_on_path(
     return nearest, found
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Entries: what the drivers call, once per batch
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class Progress(NamedTuple):
+    """How far P problems are."""
+
+    done: NDArray[np.bool_]  # (P,) the reference has the wanted class, or the best is proved
+    proved: NDArray[np.bool_]  # (P,) the best is the optimum, or there is none
+    exhausted: NDArray[np.bool_]  # (P,) the budget of queries ended the work
+    max_queries: int  # per problem
+
+
 @compiled
-def solve_rows(
+def judge_rows(
+    weights: Weights, problems: Problems, rows: I8, probabilities: F8, margins: F8, reached: NDArray[np.bool_]
+) -> None:
+    """Margin and verdict of probabilities that were asked for the problems `rows`."""
+    for at in range(rows.size):
+        margins[at], reached[at] = margin_of(weights, problems, rows[at], probabilities[at])
+
+
+@compiled
+def begin_rows(
+    plan: Plan, weights: Weights, problems: Problems, best: Best, progress: Progress, reached: NDArray[np.bool_]
+) -> None:
+    """Problems whose reference has the wanted class are done: nothing is nearer."""
+    for p in range(problems.goal.size):
+        best.n_queries[p] += 1
+        if reached[p]:
+            keep_if_best(plan, weights, problems, best, p, problems.reference[p])
+            progress.done[p] = True
+            progress.proved[p] = True
+
+
+@compiled
+def propose_rows(
+    plan: Plan,
+    problems: Problems,
+    schedule: Schedule,
+    iterates: Iterates,
+    active: I8,
+    starts: I8,
+    step: int,
+    numbers: F8,
+) -> None:
+    """`propose_row` for many problems and starts; `numbers` is (n_active, queries, d)."""
+    for at in range(active.size):
+        propose_row(plan, problems, schedule, iterates, active[at], starts[at], step, numbers[at])
+
+
+@compiled
+def absorb_rows(
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    schedule: Schedule,
+    iterates: Iterates,
+    best: Best,
+    active: I8,
+    starts: I8,
+    step: int,
+    numbers: F8,
+    margins: F8,
+    reached: NDArray[np.bool_],
+    log_densities: F8,
+) -> None:
+    """`absorb_row` for many problems and starts; answers are (n_active, queries)."""
+    for at in range(active.size):
+        absorb_row(
+            plan, weights, problems, schedule, iterates, best, active[at], starts[at], step,
+            numbers[at], margins[at], reached[at], log_densities[at],
+        )  # fmt: skip
+
+
+@compiled
+def search_rows(
     table: TreeEnsemble,
     axes: Axes,
     plan: Plan,
@@ -1545,39 +1657,99 @@ def solve_rows(
     schedule: Schedule,
     iterates: Iterates,
     best: Best,
-    beam: Beam,
-    profile: Profile,
-    moves: Moves,
-    max_rounds: int,
-    proved: NDArray[np.bool_],
+    progress: Progress,
 ) -> None:
-    """Search and refine every problem; `proved` tells where the best is known to be the optimum (or none to exist)."""
+    """Search every problem on a table, without leaving compiled code."""
     n_rows = (schedule.n_directions + 1) * schedule.n_samples
     numbers = np.empty((n_rows, plan.kind.size))
     margins = np.empty(n_rows)
     reached = np.empty(n_rows, np.bool_)
     log_densities = np.zeros(n_rows)
-    start_iterates(plan, problems, iterates)
     for p in range(problems.goal.size):
-        for feature in range(plan.kind.size):
-            numbers[0, feature] = problems.reference[p, feature]
-        answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
-        best.n_queries[p] += 1
-        if reached[0]:
-            keep_if_best(plan, weights, problems, best, p, numbers[0])
-            proved[p] = True
-            continue
-        if max_rounds > 0 and table.tree_first.size == 2:
-            enumerate_leaves(table, axes, plan, weights, problems, p, best)
-            proved[p] = True
+        if progress.done[p]:
             continue
         for start in range(schedule.loss_weight.size):
             for step in range(schedule.n_steps):
+                if best.n_queries[p] + n_rows > progress.max_queries:
+                    progress.exhausted[p] = True
+                    break
                 propose_row(plan, problems, schedule, iterates, p, start, step, numbers)
                 answer_numbers(table, axes, plan, weights, problems, p, numbers, n_rows, margins, reached)
                 absorb_row(
-                    plan, weights, problems, schedule, iterates, best, p, start, step, numbers, margins, reached,
-                    log_densities,
-                )
-        if max_rounds > 0:
-            refine_row(table, axes, plan, weights, problems, p, best, beam, profile, moves, max_rounds)
+                    plan, weights, problems, schedule, iterates, best, p, start, step,
+                    numbers, margins, reached, log_densities,
+                )  # fmt: skip
+
+
+@compiled
+def refine_rows(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    best: Best,
+    progress: Progress,
+    beam: Beam,
+    profile: Profile,
+    moves: Moves,
+    max_rounds: int,
+) -> None:
+    """Refine every problem on a table."""
+    for p in range(problems.goal.size):
+        if progress.done[p] or progress.exhausted[p]:
+            continue
+        refine_row(table, axes, plan, weights, problems, p, best, progress, beam, profile, moves, max_rounds)
+
+
+@compiled
+def solve_single_tree(
+    table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, problems: Problems, best: Best, progress: Progress
+) -> None:
+    """Solve every problem on a table of one tree exactly."""
+    for p in range(problems.goal.size):
+        if not progress.done[p]:
+            enumerate_leaves(table, axes, plan, weights, problems, p, best)
+            progress.done[p] = True
+            progress.proved[p] = True
+
+
+@compiled
+def sensitivity_rows(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    profile: Profile,
+    moves: Moves,
+    sensitivity: F8,
+) -> None:
+    """The largest change in the goal's probability that each feature alone can cause, (P, d)."""
+    for p in range(problems.goal.size):
+        n_moves, _, _ = axis_moves(
+            table, axes, plan, weights, problems, p, problems.own[p], np.inf, profile, moves
+        )
+        for feature in range(plan.kind.size):
+            sensitivity[p, feature] = 0.0
+        for move in range(n_moves):
+            change = abs(moves.probability[move] - moves.probability[moves.probability.size - 1])
+            feature = moves.feature[move]
+            sensitivity[p, feature] = max(sensitivity[p, feature], change)
+
+
+@compiled
+def cost_rows(plan: Plan, weights: Weights, problems: Problems, rows: I8, numbers: F8, costs: F8) -> None:
+    """Costs of numbers that were proposed for the problems `rows`."""
+    for at in range(rows.size):
+        costs[at] = cost_of(plan, weights, problems, rows[at], numbers[at])
+
+
+@compiled
+def keep_rows(
+    plan: Plan, weights: Weights, problems: Problems, best: Best, rows: I8, numbers: F8, reached: NDArray[np.bool_]
+) -> None:
+    """Keep the cheapest of many answers for the problems `rows`."""
+    for at in range(rows.size):
+        if reached[at]:
+            keep_if_best(plan, weights, problems, best, rows[at], numbers[at])

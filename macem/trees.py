@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
-from macem.kernel import TreeEnsemble
+from macem.kernel import F8, Axes, Plan, TreeEnsemble
 
-__all__ = ["Link", "Member", "Tree", "constant", "pack", "rename_features"]
+MOST_LEVEL_WORDS = 4  # an axis profile looks at the 256 most frequent levels of a feature
+
+__all__ = ["Link", "Member", "Tree", "axes_of", "constant", "pack", "rename_features"]
 
 
 class Link(IntEnum):
@@ -266,3 +268,69 @@ def _sortable(numbers: NDArray[np.float64], wide: bool) -> NDArray[np.uint64]:
         return np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
     bits = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
     return np.where(bits >> np.uint64(31), bits ^ np.uint64(0xFFFFFFFF), bits | np.uint64(1 << 31))
+
+
+def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
+    """Sort a table's thresholds by feature, and look up where each level of the background goes at each node.
+
+    Parameters
+    ----------
+    table : TreeEnsemble
+    plan : Plan
+    level_code : ndarray of float64, shape (n_levels,)
+        What the table reads for each level of the plan.
+    """
+    split, feature, is_leaf = _unpack(table)
+    n_features = plan.kind.size
+    node_cut = np.zeros(split.size, np.int64)
+    cuts: list[F8] = []
+    n_words = np.zeros(n_features, np.int64)
+    is_level = plan.kind > kernel.GRID
+    n_levels = np.diff(plan.level_first)
+    n_words[is_level] = np.minimum((n_levels[is_level] + 63) // 64, MOST_LEVEL_WORDS)
+    thresholds = _numbers(split, table.wide == 1)
+    by_feature = np.argsort(np.where(is_leaf, n_features, feature), kind="stable")
+    bounds = np.searchsorted(np.where(is_leaf, n_features, feature)[by_feature], np.arange(n_features + 1))
+    n_level_nodes = 0
+    for number in range(n_features):
+        nodes = by_feature[bounds[number] : bounds[number + 1]]
+        if is_level[number]:
+            node_cut[nodes] = n_level_nodes + n_words[number] * np.arange(nodes.size)
+            n_level_nodes += n_words[number] * nodes.size
+            cuts.append(np.zeros(0))
+        else:
+            distinct, node_cut[nodes] = np.unique(thresholds[nodes], return_inverse=True)
+            cuts.append(distinct)
+    level_word = np.zeros(n_level_nodes, np.uint64)
+    kernel.fill_level_words(table, plan, level_code, n_words, node_cut, level_word)
+    return Axes(
+        cut=np.concatenate(cuts) if cuts else np.zeros(0),
+        cut_first=np.cumsum([0] + [cut.size for cut in cuts]).astype(np.int64),
+        node_cut=node_cut,
+        level_word=level_word,
+        n_words=n_words,
+        level_code=level_code,
+    )
+
+
+def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Key, feature and leafness of every node."""
+    if table.wide:
+        split, meta = table.nodes[0::2], table.nodes[1::2]
+        feature, left = (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF), meta & np.uint64(0xFFFFFFFF)
+    else:
+        split = table.nodes >> np.uint64(32)
+        feature, left = (table.nodes >> np.uint64(17)) & np.uint64(0x1FFF), table.nodes & np.uint64(0x1FFFF)
+    tree = np.repeat(np.arange(table.tree_first.size - 1), np.diff(table.tree_first))
+    place = np.arange(split.size) - table.tree_first[tree]
+    return split, feature.astype(np.int64), left.astype(np.int64) == place
+
+
+def _numbers(keys: NDArray[np.uint64], wide: bool) -> F8:
+    """The inverse of `_sortable`."""
+    if wide:
+        negative = keys >> np.uint64(63) == 0
+        return np.where(negative, ~keys, keys & np.uint64((1 << 63) - 1)).view(np.float64)
+    small = keys.astype(np.uint32)
+    negative = small >> np.uint32(31) == 0
+    return np.where(negative, ~small, small & np.uint32((1 << 31) - 1)).view(np.float32).astype(np.float64)

@@ -1,0 +1,197 @@
+"""Rows, features and options -> the arrays of the problems that the search solves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macem import kernel
+from macem.features import Features
+from macem.kernel import F8, I8, Plan, Problems, Weights
+from macem.options import SearchOptions
+
+__all__ = ["POSITIVE", "NEGATIVE", "free_problems", "pose", "weights_from"]
+
+POSITIVE = "positive"
+NEGATIVE = "negative"
+
+
+def weights_from(options: SearchOptions) -> Weights:
+    """The terms of the objective, as the kernel reads them."""
+    return Weights(
+        l1=float(options.l1_weight),
+        margin=float(options.margin),
+        change=float(options.change_cost),
+        category=-1.0 if options.category_cost is None else float(options.category_cost),
+        density=float(options.density_weight),
+        log_score=int(options.score == "log"),
+    )
+
+
+def pose(
+    features: Features,
+    plan: Plan,
+    numbers: F8,
+    codes: F8,
+    predicted: I8,
+    kinds: Sequence[str],
+    *,
+    target: int | None,
+    away_from_base: bool,
+) -> Problems:
+    """Pose one problem per row and kind, rows outermost.
+
+    Parameters
+    ----------
+    features : Features
+    plan : Plan
+    numbers, codes : ndarray of float64, shape (n, d)
+        The rows, as numbers and as the table reads them.
+    predicted : ndarray of int, shape (n,)
+        Class of each row, as a position.
+    kinds : sequence of {"positive", "negative"}
+    target : int or None
+        The class that a negative is to reach; None: any other.
+    away_from_base : bool
+    """
+    n_rows, n_kinds = numbers.shape[0], len(kinds)
+    own = np.repeat(numbers, n_kinds, axis=0)
+    positive = np.tile(np.array([kind == POSITIVE for kind in kinds], dtype=bool), n_rows)
+    held = np.repeat(np.isnan(numbers) | features.special(numbers) | features.frozen, n_kinds, axis=0)
+    low, high = _intervals(features, plan, own, positive, away_from_base)
+    allowed = _levels(plan, own, positive, away_from_base)
+    low[held] = high[held] = own[held][:, None]
+    movable = ~held & _has_choice(plan, own, low, high, allowed)
+    goal = np.repeat(np.asarray(predicted, dtype=np.int64), n_kinds)
+    keep = positive.copy()
+    if target is not None:
+        goal[~positive] = target
+        keep[:] = True
+    problems = Problems(
+        own=own,
+        own_code=np.repeat(np.ascontiguousarray(codes, dtype=np.float64), n_kinds, axis=0),
+        reference=own.copy(),
+        low=low,
+        high=high,
+        allowed=allowed,
+        movable=movable,
+        goal=goal,
+        keep=keep.astype(np.int64),
+    )
+    base = np.broadcast_to(features.base, own.shape)
+    for p, feature in zip(*np.nonzero(movable & positive[:, None]), strict=True):
+        problems.reference[p, feature] = _nearest_to_base(plan, problems, int(p), int(feature), base[p, feature])
+    return problems
+
+
+def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: I8) -> Problems:
+    """Problems whose every feature may move through its whole range, to see what a class rests on."""
+    n, d = numbers.shape
+    low = np.full((n, d, 2), np.inf)
+    high = np.full((n, d, 2), -np.inf)
+    low[..., 0] = np.fmin(features.low, numbers)
+    high[..., 0] = np.fmax(features.high, numbers)
+    return Problems(
+        own=numbers,
+        own_code=codes,
+        reference=numbers.copy(),
+        low=low,
+        high=high,
+        allowed=np.ones((n, plan.level_place.size), bool),
+        movable=~np.isnan(numbers),
+        goal=np.asarray(goal, dtype=np.int64),
+        keep=np.ones(n, np.int64),
+    )
+
+
+def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> tuple[F8, F8]:
+    """Feasible numbers as two intervals, within range and direction; an interval whose low > high is empty."""
+    base = np.broadcast_to(plan.base, own.shape)
+    mirror = 2.0 * base - own
+    above = own >= base
+    low = np.full((*own.shape, 2), np.inf)
+    high = np.full((*own.shape, 2), -np.inf)
+    if away:
+        low[..., 0], high[..., 0] = np.where(above, own, -np.inf), np.where(above, np.inf, own)
+        low[..., 1], high[..., 1] = np.where(above, -np.inf, mirror), np.where(above, mirror, np.inf)
+    else:
+        low[..., 0], high[..., 0] = -np.inf, np.inf
+    low[positive] = np.stack([np.fmin(own, mirror), np.full_like(own, np.inf)], axis=-1)[positive]
+    high[positive] = np.stack([np.fmax(own, mirror), np.full_like(own, -np.inf)], axis=-1)[positive]
+
+    rising, falling = features.direction > 0, features.direction < 0
+    low[:, rising] = np.maximum(low[:, rising], own[:, rising, None])
+    high[:, falling] = np.minimum(high[:, falling], own[:, falling, None])
+    low = np.maximum(low, features.low[:, None])
+    high = np.minimum(high, features.high[:, None])
+    low = _snapped(plan, own, low, positive, up=True, ruled=away)
+    high = _snapped(plan, own, high, positive, up=False, ruled=away)
+
+    # a row outside the range keeps its own value reachable
+    lost = ~((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1)
+    side = np.where(low[..., 0] > high[..., 0], 0, 1)
+    for bound in (low, high):
+        np.put_along_axis(
+            bound,
+            side[..., None],
+            np.where(lost[..., None], own[..., None], np.take_along_axis(bound, side[..., None], axis=-1)),
+            axis=-1,
+        )
+    return low, high
+
+
+def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, up: bool, ruled: bool) -> F8:
+    """Move interval ends inward to numbers that the data could show and that keep the base-value rule as floats."""
+    base, grid = plan.base[:, None], plan.grid[:, None]
+    radius = np.abs(own - plan.base)[..., None]
+    toward = 1.0 if up else -1.0
+    keep = (bound == own[..., None]) | np.isinf(bound)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        whole = np.ceil(bound * grid - 1e-9) if up else np.floor(bound * grid + 1e-9)
+        snapped = np.where(grid > 0.0, whole / grid, bound)
+        gap = np.abs(snapped - base)
+        misses = np.where(positive[:, None, None], gap > radius, (gap < radius) & ruled)
+        # the mirror of a value may miss the rule by its last bit: take the next number
+        further = np.where(grid > 0.0, (whole + toward) / grid, np.nextafter(bound, toward * np.inf))
+    return np.where(keep, bound, np.where(misses, further, snapped))
+
+
+def _levels(plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
+    """Feasible levels: no farther from the base than the row's (PP), or at least as far (PN)."""
+    allowed = np.zeros((own.shape[0], plan.level_place.size), bool)
+    for feature in np.nonzero(plan.kind > kernel.GRID)[0]:
+        first, last = plan.level_first[feature], plan.level_first[feature + 1]
+        places = np.abs(plan.level_place[first:last])
+        level = own[:, feature]
+        known = level >= 0.0
+        safe = np.where(known, level, 0).astype(np.int64)
+        distance = np.where(np.isnan(level), 0.0, np.where(known, places[safe], np.abs(plan.unseen_place[feature])))
+        nearer = places[None, :] <= distance[:, None]
+        farther = places[None, :] >= distance[:, None] if away else np.ones_like(nearer)
+        allowed[:, first:last] = np.where(positive[:, None], nearer, farther)
+        rows = np.nonzero(known)[0]
+        allowed[rows, first + safe[rows]] = True
+    return allowed
+
+
+def _has_choice(plan: Plan, own: F8, low: F8, high: F8, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a feature has a feasible value beside the row's own."""
+    choice = ((low <= high) & ((low != own[..., None]) | (high != own[..., None]))).any(axis=-1)
+    for feature in np.nonzero(plan.kind > kernel.GRID)[0]:
+        levels = allowed[:, plan.level_first[feature] : plan.level_first[feature + 1]]
+        choice[:, feature] = levels.sum(axis=1) > (own[:, feature] >= 0.0)
+    return choice
+
+
+def _nearest_to_base(plan: Plan, problems: Problems, p: int, feature: int, base: float) -> float:
+    """The base itself where it is feasible, else the feasible value nearest to it."""
+    if plan.kind[feature] > kernel.GRID:
+        return base  # the mode is nearer than any level
+    ends = [
+        min(max(base, problems.low[p, feature, side]), problems.high[p, feature, side])
+        for side in range(2)
+        if problems.low[p, feature, side] <= problems.high[p, feature, side]
+    ]
+    return min(ends, key=lambda end: abs(end - base))
