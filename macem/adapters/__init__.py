@@ -23,6 +23,7 @@ __all__ = [
     "InstalledAdapter",
     "adapter_for",
     "check_table",
+    "claimant",
     "ensemble",
     "installed_adapters",
     "oracle_for",
@@ -138,9 +139,9 @@ def adapter_for(model: Any) -> Adapter:
     UnsupportedModelError
         If no adapter claims the model, and it can not be asked as a black box either.
     """
-    found = _claims(model)
+    found = claimant(model)
     if found:
-        return found[0].load()
+        return found.load()
     if hasattr(model, "predict_proba") or callable(model):
         return BlackBoxAdapter()
     known = ", ".join(dict.fromkeys(adapter.package for adapter in installed_adapters()))
@@ -197,6 +198,28 @@ def oracle_for(model: Any, adapter: Adapter | None = None) -> Oracle:
     return oracle
 
 
+def claimant(model: Any) -> InstalledAdapter | None:
+    """Find the installed adapter that claims a model, importing nothing; None if there is none.
+
+    Raises
+    ------
+    AdapterError
+        If two third parties claim it.
+    """
+    for package in _packages(model):
+        named = [adapter for adapter in installed_adapters() if adapter.package == package]
+        third_party = [adapter for adapter in named if not adapter.is_built_in]
+        if len(third_party) > 1:
+            both = " and ".join(f"{adapter.value} of {adapter.distribution}" for adapter in third_party)
+            raise AdapterError(
+                f"{len(third_party)} adapters claim models of {package!r}: {both}. "
+                "Pass adapter= with an instance of the one that you want, or remove the other distribution."
+            )
+        if named:
+            return (third_party or named)[0]
+    return None
+
+
 def ensemble(members: Any, *, classes: Any = None) -> Any:
     """Average any models: see `macem.adapters.mean.WeightedMean`."""
     from macem.adapters.mean import WeightedMean
@@ -208,19 +231,3 @@ def _packages(model: Any) -> list[str]:
     """Top-level packages of the model's class and its ancestors, nearest first."""
     packages = (cls.__module__.partition(".")[0] for cls in type(model).__mro__)
     return [package for package in dict.fromkeys(packages) if package != "builtins"] or ["builtins"]
-
-
-def _claims(model: Any) -> list[InstalledAdapter]:
-    """Find the one adapter that may read the model, if any."""
-    for package in _packages(model):
-        named = [adapter for adapter in installed_adapters() if adapter.package == package]
-        third_party = [adapter for adapter in named if not adapter.is_built_in]
-        if len(third_party) > 1:
-            both = " and ".join(f"{adapter.value} of {adapter.distribution}" for adapter in third_party)
-            raise AdapterError(
-                f"{len(third_party)} adapters claim models of {package!r}: {both}. "
-                "Pass adapter= with an instance of the one that you want, or remove the other distribution."
-            )
-        if named:
-            return third_party or named
-    return []

@@ -20,7 +20,6 @@ __all__ = ["LightGBMAdapter", "LightGBMReader", "load"]
 FORMAT = "v4"  # the text form of every LightGBM since 4.0
 ZERO = float(np.float32(1e-35))  # LightGBM takes anything closer to zero for zero
 CODES = 2.0**31  # a category code that is not below is in no set
-MAX_SET_BITS = 2**31  # of all category sets together, 256 MB
 
 LINKS = {
     "binary": Link.SIGMOID,
@@ -33,76 +32,72 @@ LINKS = {
 class LightGBMAdapter:
     """Reads ``LGBMClassifier`` and ``Booster`` into a table that answers as they do, to the bit.
 
-    Linear trees and early-stopped predictions are no sums of constants, and stay black boxes.
+    Linear trees and predictions that stop early are no sums of constants, and stay black boxes.
     """
 
     def oracle(self, model: Any) -> Oracle:
-        """Read a fitted model.
+        """Read a trained classifier.
+
+        Parameters
+        ----------
+        model : lightgbm.LGBMClassifier or lightgbm.Booster
+            Both use their best iteration after early stopping. The classes of a Booster are 0, 1, …
+
+        Returns
+        -------
+        Oracle
+            A table, or a black box whose `note` says why.
 
         Raises
         ------
         ModelError
-            If the model was not fitted.
+            If the model is not trained.
         UnsupportedModelError
-            If it does not answer with class probabilities: a regressor, a ranker, an objective of the user's own.
+            If it gives no class probabilities: a regressor, a ranker, an objective of the user's own.
         """
-        import lightgbm
-
-        if isinstance(model, lightgbm.Booster):
-            booster = model
-        elif hasattr(model, "to_local"):
-            raise UnsupportedModelError(f"{_name(model)} asks a cluster. Give model.to_local() instead.")
-        elif not hasattr(model, "predict_proba"):
-            raise UnsupportedModelError(
-                f"{_name(model)} has no class probabilities. Give an LGBMClassifier or a Booster."
-            )
-        elif not model.__sklearn_is_fitted__():
-            raise ModelError(f"{_name(model)} is not fitted. Call its fit method before it is explained.")
-        else:
-            booster = model.booster_
+        booster = _booster(model)
         head, *blocks = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")
         header, trees = _fields(head), [_fields(block) for block in blocks]
-        objective = _objective(header, model)
+        objective, options = _objective(header, model)
         n_outputs = int(header["num_tree_per_iteration"])
-        classes = np.arange(max(2, n_outputs)) if model is booster else np.asarray(model.classes_)
+        n_columns = max(2, n_outputs)
         names = _names(booster)
-        live: Any = _Answers(booster, names) if model is booster else model
-        if len(classes) == 1:
-            live, note = _FirstColumn(model), "it knows one class only"
-        elif len(classes) != max(2, n_outputs):
+        classes = np.arange(n_columns) if model is booster else np.asarray(model.classes_)
+        if len(classes) not in {1, n_columns}:
             raise UnsupportedModelError(
-                f"{_name(model)} has {len(classes)} classes but answers with {max(2, n_outputs)} probabilities. "
-                "Fit it with a num_class that fits its labels."
+                f"{_name(model)} has {len(classes)} classes, but {n_columns} probabilities. Fit it with a num_class that "
+                "is the number of its labels."
             )
-        else:
-            note = _why_not(header, trees, model)
-        one_vs_all = objective["name"] == "multiclassova"
-        asked = BlackBoxOracle(live, classes=classes, note=note, one_vs_all=one_vs_all)
-        if note:
-            warnings.warn(MacemWarning(f"{_name(model)} is asked as a black box: {note}."), stacklevel=2)
-            return asked
-        link = LINKS[objective["name"]]
+        question = _Question(booster, names, n_columns) if model is booster else _Question(model, None, len(classes))
+        live = BlackBoxOracle(
+            model if len(classes) == n_columns and model is not booster else question,
+            classes=classes,
+            note=_why_no_table(model, header, trees, classes),
+            one_vs_all=objective == "multiclassova",
+        )
+        if live.note:
+            warnings.warn(MacemWarning(f"{_name(model)} is asked as a black box: {live.note}."), stacklevel=3)
+            return live
         member = Member(
             trees=[_tree(fields, place % n_outputs) for place, fields in enumerate(trees)],
             n_outputs=n_outputs,
-            link=link,
+            link=LINKS[objective],
             start=np.zeros(n_outputs),
-            classes=tuple(range(len(classes))),
-            slope=_slope(objective, booster),
+            classes=tuple(range(n_columns)),
+            slope=_slope(options, booster),
             divisor=float(len(trees) // n_outputs) if "average_output" in header else 1.0,
         )
-        sets = sorted({int(tree.feature[node]) for tree in member.trees for node in tree.categories})
         read = LightGBMReader(
             n_features=booster.num_feature(),
             names=names,
-            sets=tuple(sets),
+            sets=tuple(sorted({int(tree.feature[node]) for tree in member.trees for node in tree.categories})),
             categories=booster.pandas_categorical,
-            objects=np.dtype(np.float32 if model is booster else np.float64),
+            objects="float32" if model is booster else "float64",
         )
         return TreeOracle(
             members=[member],
             classes=classes,
-            live=asked,
+            live=live,
             read=read,
             n_features=read.n_features,
             single=False,
@@ -139,15 +134,15 @@ class LightGBMReader:
         Features that the model asks for category sets.
     categories : list of list, or None
         The categories of each pandas categorical column, in order; None: a column's own.
-    objects : dtype
-        What an array of objects is cast to.
+    objects : str
+        The dtype that an array of objects is cast to.
     """
 
     n_features: int
     names: tuple[str, ...] | None
     sets: tuple[int, ...]
     categories: list[list[Any]] | None
-    objects: np.dtype[Any]
+    objects: str
 
     def __call__(self, X: Any) -> F8:
         """Read a table, shape (n, n_features).
@@ -208,25 +203,36 @@ class LightGBMReader:
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """A booster as a function from a table to the probabilities of all classes."""
+class _Question:
+    """A model as a function from a table to one probability per class.
 
-    booster: Any
+    A Booster answers with one number for two classes; a classifier of one class with a second column of no class.
+    """
+
+    model: Any
     names: tuple[str, ...] | None
+    n_classes: int
 
     def __call__(self, X: Any) -> F8:
-        answer = np.asarray(self.booster.predict(_in_order(X, self.names)))
+        if hasattr(self.model, "predict_proba"):
+            return np.asarray(self.model.predict_proba(X))[:, : self.n_classes]
+        answer = np.asarray(self.model.predict(_in_order(X, self.names)))
         return answer if answer.ndim == 2 else np.column_stack([1.0 - answer, answer])
 
 
-@dataclass(frozen=True)
-class _FirstColumn:
-    """A classifier of one class, which answers with a second column that belongs to none."""
+def _booster(model: Any) -> Any:
+    """Get at the Booster, or refuse the model."""
+    import lightgbm
 
-    model: Any
-
-    def __call__(self, X: Any) -> F8:
-        return np.asarray(self.model.predict_proba(X))[:, :1]
+    if isinstance(model, lightgbm.Booster):
+        return model
+    if hasattr(model, "to_local"):
+        raise UnsupportedModelError(f"{_name(model)} predicts on a cluster. Give its to_local() instead.")
+    if not isinstance(model, lightgbm.LGBMClassifier):
+        raise UnsupportedModelError(f"{_name(model)} is no classifier. Give an LGBMClassifier, or the Booster of one.")
+    if not model.__sklearn_is_fitted__():
+        raise ModelError(f"{_name(model)} is not fitted. Call its fit method before it is explained.")
+    return model.booster_
 
 
 def _in_order(X: Any, names: tuple[str, ...] | None) -> Any:
@@ -250,53 +256,57 @@ def _fields(block: str) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition("=") for line in block.split("\n"))}
 
 
-def _objective(header: dict[str, str], model: Any) -> dict[str, str]:
+def _objective(header: dict[str, str], model: Any) -> tuple[str, dict[str, str]]:
     """Split ``binary sigmoid:1`` into its name and its options; refuse what does not give probabilities."""
-    name, *options = header.get("objective", "").split(" ")
-    if not name:
+    objective, *options = header.get("objective", "").split(" ")
+    if not objective:
         raise UnsupportedModelError(
             f"{_name(model)} was trained with an objective function of its own, and answers with raw scores. "
             "Give a function that turns them into class probabilities."
         )
-    if name not in LINKS:
+    if objective not in LINKS:
         raise UnsupportedModelError(
-            f"{_name(model)} was trained for {name!r}, which gives no class probabilities. "
+            f"{_name(model)} was trained for {objective!r}, which gives no class probabilities. "
             f"Give a model trained for one of {', '.join(LINKS)}."
         )
-    return {"name": name} | dict(option.split(":") for option in options if ":" in option)
+    return objective, dict(option.split(":") for option in options if ":" in option)
 
 
-def _why_not(header: dict[str, str], trees: list[dict[str, str]], model: Any) -> str:
-    """Say why the model can not be read into a table; empty where it can."""
-    if header.get("version") != FORMAT:
-        return f"its text form is {header.get('version')}, and only {FORMAT} is known"
+def _why_no_table(model: Any, header: dict[str, str], trees: list[dict[str, str]], classes: NDArray[Any]) -> str:
+    """Say why the model is not read into a table; empty where it is."""
+    if header["version"] != FORMAT:
+        return f"its text form is {header['version']}, and only {FORMAT} is known"
+    if len(classes) == 1:
+        return "it knows one class only"
     if any(fields["is_linear"] == "1" for fields in trees):
-        return "its leaves are linear functions (linear_tree), no constants"
-    leaked = model.get_params().get("pred_early_stop", False) if hasattr(model, "get_params") else False
-    if str(leaked).lower() not in {"false", "-"}:
-        return "its predictions stop early (pred_early_stop)"
-    asked: dict[bool, set[int]] = {False: set(), True: set()}
-    n_bits = 0
+        return "its leaves are linear functions (linear_tree), not constants"
+    if hasattr(model, "predict_proba"):
+        owner = next(base for base in type(model).__mro__ if "predict_proba" in vars(base))
+        if not owner.__module__.startswith("lightgbm."):
+            return f"its class {owner.__name__} has a predict_proba of its own"
+        if str(model.get_params().get("pred_early_stop", False)).lower() not in {"false", "-"}:
+            return "its predictions stop early (pred_early_stop)"
+    asked: dict[int, set[int]] = {0: set(), 1: set()}
     for fields in trees:
         for feature, decision in zip(
             _integers(fields["split_feature"]), _integers(fields["decision_type"]), strict=True
         ):
-            asked[bool(decision & 1)].add(feature)
-        n_bits += 32 * len(fields.get("cat_threshold", "").split())
-    if asked[True] & asked[False]:
-        return f"feature {min(asked[True] & asked[False])} is a number in some trees and a category in others"
-    if n_bits > MAX_SET_BITS:
-        return "its category sets would not fit into memory; number the categories from zero"
+            asked[decision & 1].add(feature)
+    if asked[0] & asked[1]:
+        return f"it asks feature {min(asked[0] & asked[1])} as a number in some trees and as a category in others"
     return ""
 
 
-def _slope(objective: dict[str, str], booster: Any) -> float:
-    if "sigmoid" not in objective:
+def _slope(options: dict[str, str], booster: Any) -> float:
+    """Find the factor inside the sigmoid.
+
+    The text form has six digits of it, and a trained model is one read back from its text; but not if it still holds
+    its training data (keep_training_booster).
+    """
+    if "sigmoid" not in options:
         return 1.0
-    # The text form has six digits of it, and so has a model read back from it, which every fitted one is, but for one
-    # that still holds its training data.
-    live = hasattr(booster, "train_set") and booster.params.get("sigmoid")
-    return _as_lightgbm_parses(str(live or objective["sigmoid"]))
+    exact = booster.params.get("sigmoid") if hasattr(booster, "train_set") else None
+    return _as_lightgbm_parses(str(exact or options["sigmoid"]))
 
 
 def _as_lightgbm_parses(text: str) -> float:

@@ -1,0 +1,225 @@
+"""scikit-learn pipelines: transformers that treat each column for itself are folded into the table of the model behind.
+
+A question of the model about a transformed column is a question about the user's column that it is computed from: a set
+of categories where an encoder read that column, a threshold where numbers stay numbers. Nothing is inverted by
+arithmetic: the fitted transformers are asked for the values, of every known category and of both sides of every
+threshold, which bisection over the floats finds. So the library's own rounding decides.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from macem.adapters.transformers import Column, NotColumnwise, Sources, trace
+from macem.errors import DataError
+from macem.kernel import F8, I8
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
+from macem.trees import Member, Tree
+
+__all__ = ["PipelineOracle", "PipelineReader", "pipeline_oracle"]
+
+
+def pipeline_oracle(pipeline: Any) -> Oracle:
+    """Read a fitted pipeline.
+
+    Parameters
+    ----------
+    pipeline : sklearn.pipeline.Pipeline, or imblearn's
+        Transformers and a classifier.
+
+    Returns
+    -------
+    Oracle
+        A table over the user's columns where the classifier has one and the transformers fold, otherwise a black box
+        whose `note` says why.
+    """
+    from macem.adapters import oracle_for
+
+    steps = [step for _, step in pipeline.steps]
+    transformers = [step for step in steps[:-1] if _transforms(step)]
+    model = oracle_for(steps[-1])
+    if not isinstance(model, TreeOracle):
+        return BlackBoxOracle(pipeline, note=getattr(model, "note", "") or "its last step is a black box")
+    try:
+        return _Fold(pipeline, transformers, model).oracle({})
+    except NotColumnwise as reason:
+        return BlackBoxOracle(pipeline, note=str(reason))
+
+
+def _transforms(step: Any) -> bool:
+    """Whether a step does anything when the pipeline is asked; samplers do not."""
+    return step is not None and not isinstance(step, str) and not hasattr(step, "fit_resample")
+
+
+# The table of the user ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PipelineReader:
+    """From the user's table to numbers and category codes.
+
+    A category's code is its place in the vocabulary; values outside it share the code behind the last one, a missing
+    value is NaN.
+
+    Attributes
+    ----------
+    n_features : int
+    names : tuple or None
+        Names of the columns, where the pipeline knows them.
+    needed : tuple of bool
+        Whether the model asks for the column; a column that it does not ask for may hold anything, and may be absent.
+    vocabularies : tuple of (dict of value to code) or None
+        None for a column of numbers.
+    unseen, missing : tuple of bool
+        Whether the pipeline takes values outside the vocabulary, and missing values.
+    """
+
+    n_features: int
+    names: tuple[Any, ...] | None
+    needed: tuple[bool, ...]
+    vocabularies: tuple[dict[Any, int] | None, ...]
+    unseen: tuple[bool, ...]
+    missing: tuple[bool, ...]
+
+    def __call__(self, X: Any) -> F8:
+        return self.codes(self.columns(X))
+
+    def columns(self, X: Any) -> list[Any]:
+        """Take a table apart into one array for each column of the pipeline."""
+        if hasattr(X, "columns"):
+            arrays = [column.array for _, column in X.items()]
+            if self.names is not None:
+                at = {name: position for position, name in enumerate(X.columns)}
+                absent = [name for name, needed in zip(self.names, self.needed, strict=True) if needed and name not in at]
+                if absent:
+                    raise DataError(f"The table lacks columns that the pipeline was fitted on: {absent}. Add them.")
+                empty = np.full(len(X), np.nan)
+                return [arrays[at[name]] if name in at else empty for name in self.names]
+        else:
+            table = np.asarray(X)
+            arrays = list(table.T) if table.ndim == 2 else []
+        if len(arrays) != self.n_features:
+            raise DataError(
+                f"The table has {len(arrays)} columns, but the pipeline was fitted on {self.n_features}. Give it those."
+            )
+        return arrays
+
+    def codes(self, columns: Sequence[Any]) -> F8:
+        """Turn columns into codes, shape (n, n_features)."""
+        codes = np.empty((len(columns[0]) if columns else 0, self.n_features))
+        for position, column in enumerate(columns):
+            vocabulary = self.vocabularies[position]
+            if vocabulary is not None:
+                codes[:, position] = self._look_up(column, vocabulary, position)
+            else:
+                codes[:, position] = self._numbers(column, position)
+        return codes
+
+    def _numbers(self, column: Any, position: int) -> F8:
+        if not self.needed[position] and getattr(column.dtype, "kind", "O") not in "fiub":
+            return np.zeros(len(column))
+        try:
+            numbers = _as_numbers(column)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"Column {self._name(position)} holds no numbers: {error}. Give numbers.") from error
+        if not self.missing[position] and np.isnan(numbers).any():
+            self._refuse(position, "a missing value")
+        return numbers
+
+    def _look_up(self, column: Any, vocabulary: dict[Any, int], position: int) -> F8:
+        places, values = _distinct(column)
+        codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.float64, len(values))
+        if places is not None:
+            codes = np.append(codes, -1.0)[places]  # the last entry serves -1, a missing value
+        elsewhere = np.flatnonzero(codes < 0.0)
+        if elsewhere.size:
+            import pandas as pd
+
+            missing = pd.isna(column[elsewhere])
+            codes[elsewhere] = np.where(missing, np.nan, len(vocabulary))
+            if missing.any() and not self.missing[position]:
+                self._refuse(position, "a missing value")
+            if not missing.all() and not self.unseen[position]:
+                self._refuse(position, f"the value {column[elsewhere][~missing][0]!r}, which it was not fitted on")
+        return codes
+
+    def _refuse(self, position: int, what: str) -> None:
+        raise DataError(
+            f"Column {self._name(position)} holds {what}, and the pipeline does not take it. Leave such rows out, or fit "
+            "the pipeline so that it does."
+        )
+
+    def _name(self, position: int) -> Any:
+        return position if self.names is None else repr(self.names[position])
+
+
+FEW = 200  # so many values are looked up faster one by one than first grouped
+
+
+def _distinct(column: Any) -> tuple[I8 | None, Any]:
+    """Group a long column: the place of each cell among the distinct values, and these; None and the cells if short."""
+    if hasattr(column, "categories"):
+        return column.codes.astype(np.int64), column.categories.tolist()
+    if len(column) <= FEW or isinstance(column, np.ndarray) or not hasattr(column, "factorize"):
+        return None, np.asarray(column, dtype=object).tolist()
+    places, values = column.factorize()
+    return places, np.asarray(values, dtype=object).tolist()
+
+
+def _as_numbers(column: Any) -> F8:
+    if isinstance(column, np.ndarray):
+        return column.astype(np.float64)
+    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+# Folding --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PipelineOracle(TreeOracle):
+    """A pipeline folded into a table.
+
+    Transformers calculate in the type of the column that they are given, so a table belongs to the types of the user's
+    columns: float64 at first (integers give the same table), and of others by `for_table`.
+    """
+
+    note: str = ""
+    fold: _Fold | None = None
+
+    def for_table(self, X: Any) -> PipelineOracle:
+        """Fold for the column types of a table, for instance of the background."""
+        assert self.fold is not None
+        return self.fold.oracle(self.fold.types(self.read.columns(X)))
+
+    def predict_proba(self, X: Any) -> F8:
+        """Class probabilities read off the table that belongs to the column types of `X`."""
+        return TreeOracle.predict_proba(self.for_table(X), X)
+
+
+class _Fold:
+    """Everything that is needed to fold a pipeline for given types of its columns."""
+
+    def __init__(self, pipeline: Any, transformers: Sequence[Any], model: TreeOracle) -> None:
+        self.pipeline = pipeline
+        self.transformers = transformers
+        self.model = model
+        self.n_features = int(pipeline.n_features_in_)
+        names = getattr(pipeline, "feature_names_in_", None)
+        self.names = None if names is None else tuple(names)
+        self.sources = Sources()
+        self.columns = [Column(position) for position in range(self.n_features)]
+        for transformer in transformers:
+            self.columns = trace(transformer, self.columns, self.sources)
+        if len(self.columns) != model.n_features:
+            raise NotColumnwise(f"the model sees {model.n_features} columns, not the {len(self.columns)} expected")
+        self.questions = _Questions.of(model)
+        self._refuse_double_use()
+        self._oracles: dict[Any, PipelineOracle] = {}
