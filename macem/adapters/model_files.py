@@ -17,14 +17,16 @@ from macem.errors import ModelError, OracleError, UnsupportedModelError
 __all__ = ["OnnxModel", "feature_names", "load", "wants_categories"]
 
 
-def load(path: str, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), classes: Sequence[Any] | None = None) -> Any:
+def load(
+    path: str, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), classes: Sequence[Any] | None = None
+) -> Any:
     """Read a model from a file, or reach it by URL.
 
     Parameters
     ----------
     path : str
-        ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.skops`` (scikit-learn), ``.onnx``; ``.pkl``, ``.pickle``
-        or ``.joblib`` if trusted; or ``http://`` and ``https://`` for a model service.
+        ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.skops`` (scikit-learn), ``.onnx``; ``.pkl``,
+        ``.pickle`` or ``.joblib`` if trusted; or ``http://`` and ``https://`` for a model service.
     trust_pickle : bool
         Unpickle, which runs whatever code the file holds.
     trusted_types : sequence of str
@@ -70,8 +72,8 @@ def load(path: str, *, trust_pickle: bool = False, trusted_types: Sequence[str] 
         raise
     except Exception as error:
         raise ModelError(
-            f"{path} cannot be read as a {suffix} model: {type(error).__name__}: {error}. Save it again with the version "
-            "of the library that is installed here."
+            f"{path} cannot be read as a {suffix} model: {type(error).__name__}: {error}. Save it again with the "
+            "version of the library that is installed here."
         ) from error
 
 
@@ -89,8 +91,8 @@ def _from_skops(path: str, trusted_types: Sequence[str]) -> Any:
     unknown = sorted(set(skops.get_untrusted_types(file=path)) - set(trusted_types))
     if unknown:
         raise UnsupportedModelError(
-            f"{path} would create objects of {', '.join(unknown)}, which are not known to be harmless. If you trust the "
-            f"file, allow them: {' '.join(f'--trust-type {name}' for name in unknown)}"
+            f"{path} would create objects of {', '.join(unknown)}, which are not known to be harmless. If you trust "
+            f"the file, allow them: {' '.join(f'--trust-type {name}' for name in unknown)}"
         )
     return skops.load(path, trusted=list(trusted_types))
 
@@ -177,14 +179,25 @@ class OnnxModel:
             ((name, kind),) = self._types.items()
             return {name: np.ascontiguousarray(X, dtype=_dtype(kind))}
         if not isinstance(X, pd.DataFrame):
-            raise OracleError(f"The ONNX model takes the columns {list(self._types)}; give it a table with those names.")
+            raise OracleError(
+                f"The ONNX model takes the columns {list(self._types)}; give it a table with those names."
+            )
         return {name: X[name].to_numpy().astype(_dtype(kind)).reshape(-1, 1) for name, kind in self._types.items()}
 
 
 def _dtype(kind: str) -> Any:
     """The numpy dtype of an ONNX tensor type."""
-    names = {"float": np.float32, "double": np.float64, "int64": np.int64, "int32": np.int32, "bool": np.bool_, "string": object}
+    names = {
+        "float": np.float32,
+        "double": np.float64,
+        "int64": np.int64,
+        "int32": np.int32,
+        "bool": np.bool_,
+        "string": object,
+    }
     name = kind.removeprefix("tensor(").removesuffix(")")
     if name not in names:
-        raise UnsupportedModelError(f"An input of the ONNX model is a {kind}; export it with float, integer or text inputs.")
+        raise UnsupportedModelError(
+            f"An input of the ONNX model is a {kind}; export it with float, integer or text inputs."
+        )
     return names[name]

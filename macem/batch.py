@@ -1,0 +1,234 @@
+"""A night's batch: rows explained and written in chunks, in constant memory, so that a killed run can resume.
+
+Each chunk becomes one file in a work folder beside the output, renamed into place once it is whole on the disk; when the
+last is there they are joined into the output. Whatever ends a run early, the chunks that stand are never explained
+again, and the joined output is byte for byte that of an uninterrupted run.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from macem.errors import DataError, MacemError, OptionError, OracleError
+from macem.files import (
+    RowFile,
+    atomically,
+    line_schema,
+    lines,
+    open_table,
+    provenance_path,
+    save_table,
+    write_lines,
+)
+from macem.results import Explanation
+
+__all__ = ["BatchError", "Outcome", "run"]
+
+
+class BatchError(MacemError, RuntimeError):
+    """A batch that ended early; what stands is kept and can be resumed."""
+
+
+class Explain(Protocol):
+    """What a batch needs of an explainer."""
+
+    def check(self, frame: pd.DataFrame) -> object:
+        """Refuse a table that holds a bad row, with a DataError."""
+        ...
+
+    def explain(self, frame: pd.DataFrame) -> Any:
+        """Explain a table of good rows."""
+        ...
+
+    def probe(self) -> object:
+        """Ask the model about a row that it is known to answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a batch wrote."""
+
+    n_explained: int
+    n_errors: int
+    n_resumed: int
+    n_queries: int
+    seconds: float
+    output: Path
+    errors: Path | None
+
+
+def run(
+    explainer: Explain,
+    rows: RowFile,
+    output: Path,
+    *,
+    classes: Any,
+    identity: Mapping[str, Any],
+    chunk_rows: int = 500,
+    resume: bool = False,
+    progress: Callable[[int], object] = lambda n: None,
+) -> Outcome:
+    """Explain a file of rows.
+
+    Parameters
+    ----------
+    explainer : Explain
+    rows : RowFile
+    output : Path
+        The result file; errors stand beside it in ``<output>.errors.csv``.
+    classes : sequence of labels
+    identity : dict
+        What the results depend on (plain JSON); a run with another identity cannot resume this one.
+    chunk_rows : int
+        Rows per chunk: the most that a kill can lose.
+    resume : bool
+        Go on where an earlier run ended; without one, begin.
+    progress : callable
+        Called with the number of rows done since the last call.
+
+    Raises
+    ------
+    OptionError
+        If there is an unfinished run and `resume` is False, or it was of another identity.
+    BatchError
+        If the disk is full or the model does not answer any more; the run can be resumed.
+    """
+    started = time.perf_counter()
+    identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}))
+    folder = output.with_name(output.name + ".parts")
+    errors = output.with_name(output.name + ".errors.csv")
+    if not resume and folder.exists():
+        raise OptionError(f"{folder} holds an unfinished run; go on with it by --resume, or delete it to begin anew.")
+    if folder.exists():
+        _same_run(folder / "run.json", identity)
+    elif resume and _finished(output, identity):
+        recorded = json.loads(provenance_path(output).read_text(encoding="utf-8"))
+        counts = recorded["counts"]
+        return Outcome(counts["explained"], counts["errors"], counts["explained"], 0, 0.0, output, _if_there(errors))
+    schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
+    resumed = 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomically(folder / "run.json") as temporary:
+            temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")
+        parts = []
+        for number, chunk in enumerate(rows.chunks(chunk_rows)):
+            part = folder / f"{number:08d}.arrow"
+            parts.append(part)
+            n = len(chunk.frame) + len(chunk.refused)
+            if part.exists():
+                resumed += n
+            else:
+                good, refused = _sifted(explainer, chunk.frame)
+                explained = _explained(explainer, good)
+                save_table(part, lines(explained, schema, [*chunk.refused, *refused]))
+            progress(n)
+        counts = _join(parts, output, errors, schema)
+        seconds = time.perf_counter() - started
+        record = {**identity, "counts": counts, "seconds": round(seconds, 3)}
+        with atomically(provenance_path(output)) as temporary:
+            temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise BatchError(
+            f"The disk is full ({error}). Every chunk written so far is kept; make room and add --resume."
+        ) from error
+    shutil.rmtree(folder)
+    return Outcome(
+        counts["explained"], counts["errors"], resumed, counts["queries"], seconds, output, _if_there(errors)
+    )
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _same_run(record: Path, identity: Mapping[str, Any]) -> None:
+    if not record.is_file():
+        return
+    earlier = json.loads(record.read_text(encoding="utf-8"))
+    different = sorted(key for key in {**earlier, **identity} if earlier.get(key) != identity.get(key))
+    if different:
+        raise OptionError(
+            f"{record.parent} holds a run with another {different[0]} (then {earlier.get(different[0])!r}, now "
+            f"{identity.get(different[0])!r}); resume with the same, or delete the folder to begin anew."
+        )
+
+
+def _finished(output: Path, identity: Mapping[str, Any]) -> bool:
+    """Whether this very run has been finished before."""
+    record = provenance_path(output)
+    if not (output.is_file() and record.is_file()):
+        return False
+    earlier = json.loads(record.read_text(encoding="utf-8"))
+    return all(earlier.get(key) == value for key, value in identity.items())
+
+
+def _sifted(explainer: Explain, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[Any, str]]]:
+    """The rows that the explainer takes, and the others with its reason; halves are asked, so good rows cost little."""
+    if frame.empty:
+        return frame, []
+    try:
+        explainer.check(frame)
+    except DataError as error:
+        if len(frame) == 1:
+            return frame.iloc[:0], [(frame.index[0], str(error))]
+        middle = len(frame) // 2
+        first, first_bad = _sifted(explainer, frame.iloc[:middle])
+        second, second_bad = _sifted(explainer, frame.iloc[middle:])
+        good = pd.concat([first, second]) if len(first) and len(second) else (first if len(first) else second)
+        return good, first_bad + second_bad
+    return frame, []
+
+
+def _explained(explainer: Explain, frame: pd.DataFrame) -> list[Explanation]:
+    """Explain good rows; where the model failed, make sure that it is the row's fault and not the model's."""
+    if frame.empty:
+        return []
+    try:
+        explanations = list(explainer.explain(frame))
+        if any(explanation.error is not None for explanation in explanations):
+            explainer.probe()
+    except OracleError as error:
+        raise BatchError(
+            f"The model does not answer any more: {error} Every chunk written so far is kept; see to the model and add "
+            "--resume."
+        ) from error
+    return explanations
+
+
+def _join(parts: list[Path], output: Path, errors: Path, schema: Any) -> dict[str, int]:
+    """Join the parts into the output and the errors file, a part at a time."""
+    counts = {"explained": 0, "errors": 0, "queries": 0}
+    bad: list[pd.DataFrame] = []
+
+    def tables() -> Iterator[Any]:
+        for part in parts:
+            table = open_table(part)
+            kinds = table["macem_kind"].to_numpy()
+            failed = kinds == "error"
+            if failed.any():
+                bad.append(table.filter(failed).select(["macem_row", "macem_reason"]).to_pandas())
+            counts["explained"] += int((kinds == "row").sum())
+            counts["errors"] += int(failed.sum())
+            counts["queries"] += int(table["macem_n_queries"].to_pandas().fillna(0).sum())
+            yield table.filter(~failed)
+
+    write_lines(output, tables(), schema)
+    if bad:
+        with atomically(errors) as temporary:
+            pd.concat(bad).set_axis(["row", "reason"], axis=1).to_csv(temporary, index=False, lineterminator="\n")
+    else:
+        errors.unlink(missing_ok=True)
+    return counts

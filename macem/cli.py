@@ -1,0 +1,408 @@
+"""The command ``macem``: explain a file of rows by a model file, report, list the adapters, demonstrate."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from macem.errors import MacemError, OptionError
+from macem.options import SearchOptions
+
+__all__ = ["main"]
+
+DONE, FAILED, REFUSED, SOME_ROWS_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+EPILOG = """\
+exit status:
+  0    done
+  1    ended early: a full disk, a dead model service; go on with --resume
+  2    refused before any work: a wrong option, file, column or model
+  3    done, but some rows could not be explained: see OUTPUT.errors.csv
+  130  Ctrl-C; go on with --resume
+"""
+
+EXPLAIN = """\
+Explain each row of a file: what little suffices for the model's decision (the pertinent positive), and what would have
+changed it (the pertinent negative).
+
+  macem explain model.skops rows.csv --background train.csv --output explained.csv --report report.html
+
+MODEL is .json or .ubj (XGBoost), .txt (LightGBM), .skops (scikit-learn), .onnx, or the URL of a model service;
+a pickle only with --trust-pickle. Tables are CSV, Parquet or JSON lines, by suffix. The background is the table whose
+medians and most frequent categories count as "no information"; training data is the usual choice.
+
+OUTPUT has, for each row, a line of kind "row" with its own values, the decision and the reason in words, then a line
+per contrast with the values of the example. A killed run goes on with --resume and explains no row twice.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Returns
+    -------
+    int
+        The exit status; ``macem --help`` lists them.
+    """
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    try:
+        return int(chosen.command(chosen))
+    except KeyboardInterrupt:
+        print(f"macem: interrupted{chosen.hint_when_stopped}", file=sys.stderr)
+        return INTERRUPTED
+    except MacemError as error:
+        print(f"macem: {error}", file=sys.stderr)
+        return FAILED if isinstance(error, RuntimeError) else REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    from macem import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="macem",
+        description="Contrastive explanations of a classifier's decisions (MACEM).",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"macem {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_explain(commands)
+
+    report = commands.add_parser("report", help="write an HTML report of a result file")
+    report.add_argument("results", metavar="RESULTS", help="a file that `macem explain --output` wrote")
+    report.add_argument("--output", required=True, metavar="REPORT.html")
+    report.add_argument("--title", default=None)
+    report.add_argument("--limit", type=int, default=5000, help="rows in the report, at most (default: %(default)s)")
+    report.set_defaults(command=_report, hint_when_stopped="")
+
+    adapters = commands.add_parser("adapters", help="list the adapters that are installed, and what is wrong with any")
+    adapters.set_defaults(command=_adapters, hint_when_stopped="")
+
+    demo = commands.add_parser("demo", help="explain five credit applications and write a report and a picture")
+    demo.add_argument("--output", default="macem-demo", metavar="FOLDER", help="(default: ./%(default)s)")
+    demo.set_defaults(command=_demo, hint_when_stopped="")
+    return parser
+
+
+def _add_explain(commands: Any) -> None:
+    parser = commands.add_parser(
+        "explain",
+        help="explain a file of rows",
+        description=EXPLAIN,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=_explain, hint_when_stopped="; what is done is kept: add --resume to go on")
+    parser.add_argument("model", metavar="MODEL", help="a model file, or the URL of a model service")
+    parser.add_argument("rows", metavar="ROWS", help="the rows to explain")
+
+    files = parser.add_argument_group("files")
+    files.add_argument(
+        "--background", required=True, metavar="TRAIN", help="table that base values and ranges come from"
+    )
+    files.add_argument("--output", required=True, metavar="OUT", help="result file: .csv, .parquet or .jsonl")
+    files.add_argument("--report", metavar="REPORT.html", help="also write an HTML report")
+    files.add_argument(
+        "--config", metavar="FILE.toml", help="options by their names here (n-steps as n_steps); flags win"
+    )
+    files.add_argument(
+        "--drop", action="append", metavar="NAME", help="a background column that the model does not take"
+    )
+    files.add_argument("--id", metavar="NAME", help="column of ROWS that names the rows (default: their position)")
+    files.add_argument(
+        "--dtypes", action="append", metavar="NAME=DTYPE", help="read a column so: str, int64, float64, bool, category"
+    )
+    files.add_argument("--trust-pickle", action="store_true", default=None, help="load a pickle, which runs its code")
+    files.add_argument("--trust-type", action="append", metavar="TYPE", help="a type that a .skops file may create")
+    files.add_argument("--classes", metavar="A,B", help="labels of a model that does not know its own")
+
+    question = parser.add_argument_group("what to explain")
+    question.add_argument("--kinds", metavar="KINDS", help="positive,negative (default: both)")
+    question.add_argument("--target", metavar="CLASS", help="class that a negative must reach (default: any other)")
+
+    rules = parser.add_argument_group("what may change")
+    rules.add_argument(
+        "--categorical", action="append", metavar="NAME", help="a column of categories though of numbers"
+    )
+    rules.add_argument("--base", action="append", metavar="NAME=VALUE", help="base value (default: median or mode)")
+    rules.add_argument(
+        "--ranges", action="append", metavar="NAME=LOW:HIGH", help="allowed range (default: of the data)"
+    )
+    rules.add_argument("--frozen", action="append", metavar="NAME", help="a feature that must not change")
+    rules.add_argument("--directions", action="append", metavar="NAME=DIRECTION", help="increase or decrease only")
+    rules.add_argument(
+        "--special-values", action="append", metavar="NAME=CODES", help='codes that mean "no information": *=-9,-8,-7'
+    )
+    rules.add_argument("--encoding", help="of categories: fma (default) or ssa")
+    rules.add_argument("--density", help="prefer likely examples: kde or copula; set --density-weight too")
+
+    search = parser.add_argument_group("search")
+    for field in dataclasses.fields(SearchOptions):
+        _add_option(search, field)
+
+    running = parser.add_argument_group("running")
+    running.add_argument("--seed", type=int, help="(default: 0)")
+    running.add_argument("--n-jobs", type=int, metavar="N", help="processes or threads (default: 1)")
+    running.add_argument("--max-queries", type=int, metavar="N", help="model calls per row, at most")
+    running.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="per chunk; results then depend on the clock"
+    )
+    running.add_argument("--chunk-rows", type=int, metavar="N", help="rows written at a time (default: 500)")
+    running.add_argument("--resume", action="store_true", default=None, help="go on where an earlier run ended")
+    running.add_argument("--quiet", action="store_true", default=None, help="no progress on stderr")
+
+
+def _add_option(group: Any, field: dataclasses.Field[Any]) -> None:
+    """A flag for a field of SearchOptions: its name, its default, and its type by the default."""
+    name, default = "--" + field.name.replace("_", "-"), field.default
+    shown = f"(default: {default if not isinstance(default, tuple) else ','.join(map(str, default))})"
+    if isinstance(default, bool):
+        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=shown)
+    elif isinstance(default, tuple):
+        group.add_argument(name, type=lambda text: tuple(map(float, text.split(","))), metavar="A,B,…", help=shown)
+    else:
+        kind = float if default is None else type(default)
+        group.add_argument(name, type=kind, metavar=kind.__name__.upper(), help=shown)
+
+
+def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
+    """All settings of a run by name: those of the TOML file, then the flags, which win."""
+    settings: dict[str, Any] = {}
+    flags = {
+        name: value for name, value in vars(chosen).items() if name not in ("command", "hint_when_stopped", "config")
+    }
+    if chosen.config:
+        try:
+            with open(chosen.config, "rb") as stream:
+                settings = tomllib.load(stream)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise OptionError(f"--config {chosen.config} cannot be read ({error}); correct it.") from error
+        settings |= settings.pop("options", {})
+        for name in settings:
+            if name not in flags:
+                raise OptionError(
+                    f"{chosen.config} sets {name!r}, which is no option; choose among {', '.join(sorted(flags))}."
+                )
+    for name in ("base", "ranges", "directions", "special_values", "dtypes"):
+        pairs = dict(_pair(name, text) for text in flags[name] or [])
+        flags[name] = {**settings.get(name, {}), **pairs} or None
+    for name in ("kinds", "classes"):
+        flags[name] = flags[name].split(",") if flags[name] else None
+    settings |= {name: value for name, value in flags.items() if value is not None}
+    for name in ("ranges", "loss_weights", "smoothing", "kinds"):
+        if name in settings:
+            settings[name] = (
+                {key: tuple(value) for key, value in settings[name].items()}
+                if name == "ranges"
+                else tuple(settings[name])
+            )
+    return settings
+
+
+def _pair(name: str, text: str) -> tuple[str, Any]:
+    """Read ``NAME=VALUE``; the last equals sign divides, since a column may be called ``a=b``."""
+    feature, equals, value = text.rpartition("=")
+    if not equals or not feature:
+        raise OptionError(f"--{name.replace('_', '-')} {text!r} is not of the form NAME=VALUE; write it so.")
+    if name == "ranges":
+        low, colon, high = value.partition(":")
+        if not colon:
+            raise OptionError(f"--ranges {text!r} is not of the form NAME=LOW:HIGH; write it so.")
+        return feature, (_literal(low), _literal(high))
+    if name == "special_values":
+        return feature, [_literal(code) for code in value.split(",")]
+    return feature, value if name in ("directions", "dtypes") else _literal(value)
+
+
+def _literal(text: str) -> Any:
+    """A number where it is one, else the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+class _Asked:
+    """An explainer with the arguments of its call, as a batch wants it."""
+
+    def __init__(self, explainer: Any, background: Any, call: dict[str, Any]) -> None:
+        self.explainer, self.call = explainer, call
+        self.known_row = background.iloc[:1]
+
+    def check(self, frame: Any) -> object:
+        return self.explainer.features.check(frame)
+
+    def explain(self, frame: Any) -> Any:
+        return self.explainer.explain(frame, **self.call)
+
+    def probe(self) -> object:
+        return self.explainer.oracle.live.predict_proba(self.explainer.features.model_table(self.check(self.known_row)))
+
+
+def _explain(chosen: argparse.Namespace) -> int:
+    from macem import batch, files
+    from macem.adapters import model_files
+    from macem.explainer import Explainer
+
+    settings = _settings(chosen)
+    output = Path(settings["output"])
+    files.format_of(output)
+    say = (lambda text: None) if settings.get("quiet") else (lambda text: print(text, file=sys.stderr))
+    model = model_files.load(
+        settings["model"],
+        trust_pickle=bool(settings.get("trust_pickle")),
+        trusted_types=settings.get("trust_type", ()),
+        classes=settings.get("classes"),
+    )
+    background = files.read_table(settings["background"], settings.get("dtypes"))
+    background = _columns_of(model, background, settings)
+    explainer = Explainer(
+        model,
+        background,
+        options=SearchOptions(**_some(settings, [field.name for field in dataclasses.fields(SearchOptions)])),
+        **_some(
+            settings, ["categorical", "base", "ranges", "frozen", "directions", "special_values", "encoding", "density"]
+        ),
+    )
+    classes = explainer.oracle.classes
+    call = _some(settings, ["kinds", "seed", "n_jobs", "max_queries", "time_limit"])
+    if "target" in settings:
+        call["target"] = _label(settings["target"], classes)
+    rows = files.RowFile(settings["rows"], background, settings.get("id"))
+    say(f"{rows.n_rows:,} rows of {settings['rows']}, by {type(model).__name__} with classes {list(classes)}")
+    bar = _progress_bar(rows.n_rows, bool(settings.get("quiet")))
+    try:
+        outcome = batch.run(
+            _Asked(explainer, background, call),
+            rows,
+            output,
+            classes=classes,
+            identity=_identity(settings, explainer, model),
+            chunk_rows=settings.get("chunk_rows", 500),
+            resume=bool(settings.get("resume")),
+            progress=bar.update,
+        )
+    finally:
+        bar.close()
+    resumed = f", {outcome.n_resumed:,} of them earlier" if outcome.n_resumed else ""
+    say(
+        f"{outcome.n_explained:,} rows explained{resumed} with {outcome.n_queries:,} model calls "
+        f"in {outcome.seconds:.1f} s: {outcome.output}"
+    )
+    if settings.get("report"):
+        _write_report(output, Path(settings["report"]), None, 5000)
+        say(f"report: {settings['report']}")
+    if outcome.n_errors:
+        print(f"macem: {outcome.n_errors:,} rows could not be explained; see {outcome.errors}", file=sys.stderr)
+        return SOME_ROWS_FAILED
+    return DONE
+
+
+def _some(settings: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
+
+
+def _columns_of(model: Any, background: Any, settings: dict[str, Any]) -> Any:
+    """The background's columns that the model takes; texts as categories where the model wants them so."""
+    from macem.adapters import model_files
+
+    dropped = settings.get("drop", [])
+    for name in dropped:
+        if name not in background:
+            raise OptionError(f"--drop {name}: the background has no such column; it has {list(background.columns)}.")
+    background = background.drop(columns=dropped)
+    names = model_files.feature_names(model)
+    if names is not None and set(names) <= set(background.columns):
+        background = background[names]
+    elif settings.get("id") in background.columns:
+        background = background.drop(columns=settings["id"])
+    if model_files.wants_categories(model):
+        texts = [
+            name for name in background if background[name].dtype == object or str(background[name].dtype) == "str"
+        ]
+        background = background.astype(dict.fromkeys(texts, "category"))
+    return background
+
+
+def _label(text: Any, classes: Any) -> Any:
+    """The class that a text names."""
+    for label in classes.tolist():
+        if str(label) == str(text):
+            return label
+    raise OptionError(f"--target {text} is no class of the model; its classes are {classes.tolist()}.")
+
+
+def _identity(settings: dict[str, Any], explainer: Any, model: Any) -> dict[str, Any]:
+    """What the results depend on, for the provenance and to refuse a resumption by another run."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from macem import __version__
+
+    versions = {"macem": __version__, "python": sys.version.split()[0]}
+    for package in ("numba", "numpy", "pandas", "pyarrow", type(model).__module__.partition(".")[0]):
+        try:
+            versions[package] = version({"sklearn": "scikit-learn"}.get(package, package))
+        except PackageNotFoundError:
+            continue
+    aside = {"model", "rows", "background", "output", "report", "resume", "quiet", "n_jobs", "chunk_rows"}
+    return {
+        "model": settings["model"],
+        "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
+        "model_sha256": _digest(settings["model"]),
+        "rows": settings["rows"],
+        "rows_sha256": _digest(settings["rows"]),
+        "background": settings["background"],
+        "background_fingerprint": explainer.features.fingerprint,
+        "settings": {name: value for name, value in sorted(settings.items()) if name not in aside},
+        "options": dataclasses.asdict(explainer.options),
+        "versions": versions,
+    }
+
+
+def _digest(path: str) -> str | None:
+    if not Path(path).is_file():
+        return None
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _progress_bar(total: int, quiet: bool) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit=" rows", disable=quiet, file=sys.stderr, mininterval=0.5)
+
+
+def _report(chosen: argparse.Namespace) -> int:
+    _write_report(Path(chosen.results), Path(chosen.output), chosen.title, chosen.limit)
+    print(f"report: {chosen.output}", file=sys.stderr)
+    return DONE
+
+
+def _write_report(results: Path, output: Path, title: str | None, limit: int) -> None:
+    from macem import files, report
+
+    report.write_report(files.read_explanations(results, limit=limit), output, title=title)
+
+
+def _adapters(chosen: argparse.Namespace) -> int:
+    from macem.adapters import installed_adapters
+
+    broken = False
+    for adapter in installed_adapters():
+        state = "ready"
+        try:
+            adapter.load()
+        except MacemError as error:
+            broken = True
+            state = f"broken: {error}"
+        print(f"{adapter.package:<12} {adapter.value:<50} {f'{adapter.distribution} {adapter.version}':<20} {state}")
+    return FAILED if broken else DONE
