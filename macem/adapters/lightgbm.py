@@ -62,21 +62,22 @@ class LightGBMAdapter:
         n_outputs = int(header["num_tree_per_iteration"])
         n_columns = max(2, n_outputs)
         names = _names(booster)
-        classes = np.arange(n_columns) if model is booster else np.asarray(model.classes_)
-        if len(classes) not in {1, n_columns}:
-            raise UnsupportedModelError(
-                f"{_name(model)} has {len(classes)} classes, but {n_columns} probabilities. Fit it with a num_class that "
-                "is the number of its labels."
-            )
-        question = _Question(booster, names, n_columns) if model is booster else _Question(model, None, len(classes))
-        live = BlackBoxOracle(
-            model if len(classes) == n_columns and model is not booster else question,
-            classes=classes,
-            note=_why_no_table(model, header, trees, classes),
-            one_vs_all=objective == "multiclassova",
-        )
-        if live.note:
-            warnings.warn(MacemWarning(f"{_name(model)} is asked as a black box: {live.note}."), stacklevel=3)
+        classes, answers = np.arange(n_columns), model
+        if model is booster:
+            answers = _BoosterAnswers(booster, names)
+        else:
+            classes = np.asarray(model.classes_)
+            if len(classes) == 1:
+                answers = _FirstColumn(model)
+            elif len(classes) != n_columns:
+                raise UnsupportedModelError(
+                    f"{_name(model)} has {len(classes)} classes but {n_columns} probabilities. "
+                    "Fit it with a num_class that is the number of its labels."
+                )
+        note = _why_no_table(model, header, trees, classes)
+        live = BlackBoxOracle(answers, classes=classes, note=note, one_vs_all=objective == "multiclassova")
+        if note:
+            warnings.warn(MacemWarning(f"{_name(model)} is asked as a black box: {note}."), stacklevel=3)
             return live
         member = Member(
             trees=[_tree(fields, place % n_outputs) for place, fields in enumerate(trees)],
@@ -155,7 +156,8 @@ class LightGBMReader:
         numbers = self._frame(_in_order(X, self.names)) if hasattr(X, "columns") else self._array(X)
         if numbers.ndim != 2 or numbers.shape[1] != self.n_features:
             raise DataError(
-                f"The table has shape {numbers.shape}. Give the {self.n_features} columns that the model was fitted with."
+                f"The table has shape {numbers.shape}. "
+                f"Give the {self.n_features} columns that the model was trained with."
             )
         numbers[np.abs(numbers) <= ZERO] = 0.0
         for feature in self.sets:
@@ -181,16 +183,17 @@ class LightGBMReader:
         encoded = [place for place, dtype in enumerate(frame.dtypes) if isinstance(dtype, pd.CategoricalDtype)]
         plain = [place for place in range(frame.shape[1]) if place not in encoded]
         for place in plain:
-            if frame.dtypes.iloc[place].kind not in "biuf":
+            dtype = frame.dtypes.iloc[place]
+            if dtype.kind not in "biuf":
                 raise DataError(
-                    f"Column {frame.columns[place]!r} has dtype {frame.dtypes.iloc[place]}, which LightGBM does not take. "
+                    f"Column {frame.columns[place]!r} has dtype {dtype}, which LightGBM does not take. "
                     "Give numbers or pandas categories."
                 )
         categories = [None] * len(encoded) if self.categories is None else self.categories
         if len(encoded) != len(categories):
             raise DataError(
-                f"The table has {len(encoded)} columns of dtype category, the model was trained with {len(categories)}. "
-                "Give columns of the dtypes that the model was fitted with."
+                f"The table has {len(encoded)} columns of dtype category, and the model was trained with "
+                f"{len(categories)}. Give columns of the dtypes that it was trained with."
             )
         numbers = np.empty(frame.shape)
         if plain:
@@ -203,21 +206,25 @@ class LightGBMReader:
 
 
 @dataclass(frozen=True)
-class _Question:
-    """A model as a function from a table to one probability per class.
+class _BoosterAnswers:
+    """A Booster as a function from a table to one probability per class."""
 
-    A Booster answers with one number for two classes; a classifier of one class with a second column of no class.
-    """
-
-    model: Any
+    booster: Any
     names: tuple[str, ...] | None
-    n_classes: int
 
     def __call__(self, X: Any) -> F8:
-        if hasattr(self.model, "predict_proba"):
-            return np.asarray(self.model.predict_proba(X))[:, : self.n_classes]
-        answer = np.asarray(self.model.predict(_in_order(X, self.names)))
+        answer = np.asarray(self.booster.predict(_in_order(X, self.names)))
         return answer if answer.ndim == 2 else np.column_stack([1.0 - answer, answer])
+
+
+@dataclass(frozen=True)
+class _FirstColumn:
+    """A classifier of one class, which answers with a second column that is of no class."""
+
+    model: Any
+
+    def __call__(self, X: Any) -> F8:
+        return np.asarray(self.model.predict_proba(X))[:, :1]
 
 
 def _booster(model: Any) -> Any:
