@@ -1,6 +1,5 @@
 """Adapters are found by the ancestors of a model's class, and nothing is imported to find out."""
 
-import importlib
 import subprocess
 import sys
 import tomllib
@@ -21,17 +20,17 @@ y = np.where(X[:, 0] > 0.0, "good", "bad")
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Install a distribution that registers one adapter, for the length of a test."""
-    monkeypatch.syspath_prepend(str(tmp_path))
     modules = set(sys.modules)
 
     def install(distribution, package, value, source=None):
-        info = tmp_path / f"{distribution}-1.2.dist-info"
-        info.mkdir()
+        folder = tmp_path / distribution  # one each, since importlib remembers what a folder held
+        info = folder / f"{distribution}-1.2.dist-info"
+        info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
         (info / "entry_points.txt").write_text(f"[macem.adapters]\n{package} = {value}\n")
         if source is not None:
-            (tmp_path / f"{value.partition(':')[0]}.py").write_text(source)
-        importlib.invalidate_caches()  # two files within one tick of the clock
+            (folder / f"{value.partition(':')[0]}.py").write_text(source)
+        monkeypatch.syspath_prepend(str(folder))
         installed_adapters.cache_clear()
 
     yield install
