@@ -24,7 +24,7 @@ def install(tmp_path, monkeypatch):
 
     def install(distribution, package, value, source=None):
         folder = tmp_path / distribution  # one each, since importlib remembers what a folder held
-        info = folder / f"{distribution}-1.2.dist-info"
+        info = folder / f"{distribution.replace('-', '_')}-1.2.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
         (info / "entry_points.txt").write_text(f"[macem.adapters]\n{package} = {value}\n")
