@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 from macem.adapters.lightgbm import LightGBMAdapter, load
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
+from macem.testing import AdapterConformance, Case
 
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -400,3 +402,49 @@ def test_models_without_class_probabilities_are_refused(X, y):
         LightGBMAdapter().oracle(ranker)
     with pytest.raises(ModelError, match="not fitted"):
         LightGBMAdapter().oracle(lightgbm.LGBMClassifier())
+
+
+# --- the conformance kit
+
+
+def numbers_and_labels():
+    rng = np.random.default_rng(5)
+    X = np.round(rng.normal(size=(300, 5)), 2)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[:, 4] = rng.integers(0, 9, len(X))
+    score = np.nan_to_num(X[:, 0]) + np.nan_to_num(X[:, 1]) ** 2 + X[:, 4] % 3
+    return X, np.digitize(score, np.quantile(score, [0.4, 0.8]))
+
+
+def conformance_case(n_classes=2, make_frame=None, **options):
+    X, labels = numbers_and_labels()
+    labels = np.array(["low", "middle", "high"])[np.minimum(labels, n_classes - 1)]
+    table = X if make_frame is None else make_frame(X)
+    model = fit(labels, table, min_data_per_group=1, **options)
+    return Case(model, table, accepts_nan=True, accepts_inf=True, accepts_unseen=True)
+
+
+def with_categories(X):
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    return frame.assign(e=pd.Categorical.from_codes(frame["e"].astype(int), list("rstuvwxyz")))
+
+
+def conformance_booster():
+    X, labels = numbers_and_labels()
+    booster = fit(labels, X).booster_
+    return Case(booster, X, accepts_nan=True, accepts_inf=True, accepts_unseen=True, probabilities=booster.predict)
+
+
+class TestConformance(AdapterConformance):
+    package = "lightgbm"
+    adapter = LightGBMAdapter
+    cases: ClassVar = {
+        "binary": conformance_case,
+        "three classes": lambda: conformance_case(3),
+        "one against all": lambda: conformance_case(3, objective="multiclassova"),
+        "zero as missing": lambda: conformance_case(zero_as_missing=True),
+        "random forest": lambda: conformance_case(3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.6),
+        "integer categories": lambda: conformance_case(categorical_feature=[4]),
+        "pandas categories": lambda: conformance_case(make_frame=with_categories),
+        "booster": conformance_booster,
+    }
