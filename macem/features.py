@@ -1,4 +1,4 @@
-"""Features: what an explainer keeps of its background data, and the way from tables to numbers and back.
+"""Features: what an explainer keeps of its background, and the way from tables to numbers and back.
 
 A *number* of a numeric column is its value, NaN where it is missing. A number of a categorical column is a *level
 number*: 0 is the base value (the mode unless another was given), then by falling frequency; -1 a level that the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -19,20 +19,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from macem import columns
+from macem.columns import Column
 from macem.errors import DataError, OptionError
 from macem.kernel import F8, I8
-from macem.strategies import base_values
 
 __all__ = ["Features"]
 
-MOST_DECIMALS = 10
-
-Table = pd.DataFrame
+_SCALES = ("range", "std", "mad")
+_DIRECTIONS = {"increase": 1, "decrease": -1}
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What the background shows of each of its d columns, and what may be done with them.
+    """What the background shows of each of its d columns, and what may be done with them. Made by `Features.fit`.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Features:
         X: Any,
         *,
         categorical: Iterable[Any] | None = None,
-        base: Mapping[Any, Any] | None = None,
+        base: Mapping[Any, Any] | Callable[[F8], float] | None = None,
         ranges: Mapping[Any, tuple[Any, Any]] | None = None,
         frozen: Iterable[Any] = (),
         directions: Mapping[Any, str] | None = None,
@@ -106,8 +106,8 @@ class Features:
         X : DataFrame, or array of shape (n, d)
         categorical : iterable of names or positions, optional
             Columns of category codes, beside those whose dtype says so (str, object, category, bool).
-        base : {feature: value}, optional
-            Base values in place of medians and modes.
+        base : {feature: value} or BaseRule, optional
+            Base values in place of medians and modes, or a rule for all numeric columns.
         ranges : {feature: (low, high)}, optional
             Allowed ranges in place of those of the data; None leaves an end as it is.
         frozen : iterable of names, optional
@@ -115,7 +115,7 @@ class Features:
         directions : {feature: "increase" or "decrease"}, optional
         special_values : {feature or "*": codes}, optional
             Numbers that mean "no information"; "*" stands for every numeric column.
-        scale : "range", "std", "mad", array of shape (d,) or {feature: value}
+        scale : "range", "std", "mad", array of shape (d,) or {feature: unit}
             Unit of the working coordinate.
 
         Raises
@@ -127,62 +127,54 @@ class Features:
         """
         table = _background(X)
         names = tuple(table.columns)
-        declared = set() if categorical is None else set(_positions(names, categorical, "categorical"))
-        given_base = _by_position(names, base, "base")
-        given_range = _by_position(names, ranges, "ranges")
-        given_direction = _by_position(names, directions, "directions")
-        units = _units(names, scale)
-
-        columns = [table.iloc[:, at] for at in range(len(names))]
-        is_category = [at in declared or _is_category(column, X) for at, column in enumerate(columns)]
+        series = [table.iloc[:, at] for at in range(len(names))]
+        declared = set(_positions(names, () if categorical is None else categorical, "categorical"))
+        is_category = [
+            at in declared or columns.is_category(column, typed=isinstance(X, pd.DataFrame))
+            for at, column in enumerate(series)
+        ]
+        given_base = {} if callable(base) else _by_position(names, base, "base")
+        given_ranges = _by_position(names, ranges, "ranges", is_category)
+        given_directions = _by_position(names, directions, "directions", is_category)
         special_codes = _special_codes(names, special_values, is_category)
-        summaries = []
-        for at, column in enumerate(columns):
-            if is_category[at]:
-                for option, given in (("ranges", given_range), ("directions", given_direction), ("scale", units)):
-                    if at in given:
-                        raise OptionError(
-                            f"{option} names {names[at]!r}, which is categorical: only numeric features have an order; "
-                            f"remove it, or use frozen=[{names[at]!r}] to keep it as it is"
-                        )
-                summaries.append(_summarise_levels(column, given_base.get(at)))
-            else:
-                summaries.append(
-                    _summarise_numbers(
-                        column,
-                        special_codes[at],
-                        given_base.get(at),
-                        given_range.get(at, (None, None)),
-                        units.get(at, scale if isinstance(scale, str) else "range"),
-                    )
-                )
+        units = _units(names, scale, is_category)
 
-        is_frozen = np.zeros(len(names), np.bool_)
-        is_frozen[_positions(names, frozen, "frozen")] = True
+        summaries = [
+            _levels_summary(column, given_base.get(at))
+            if is_category[at]
+            else _numbers_summary(
+                column,
+                special_codes[at],
+                base=given_base.get(at, base if callable(base) else None),
+                limits=given_ranges.get(at, (None, None)),
+                unit=units[at],
+            )
+            for at, column in enumerate(series)
+        ]
+        frozen_mask = np.zeros(len(names), np.bool_)
+        frozen_mask[_positions(names, frozen, "frozen")] = True
         direction = np.zeros(len(names), np.int8)
-        for at, word in given_direction.items():
+        for at, word in given_directions.items():
             if word not in _DIRECTIONS:
-                raise OptionError(
-                    f"directions[{names[at]!r}] is {word!r}: give 'increase' or 'decrease', or leave it out"
-                )
+                raise OptionError(f"directions[{names[at]!r}] is {word!r}: give 'increase' or 'decrease'")
             direction[at] = _DIRECTIONS[word]
 
-        def floats(field: str) -> F8:
+        def gathered(field: str) -> F8:
             return np.array([getattr(summary, field) for summary in summaries], np.float64)
 
         return cls(
             names=names,
-            dtypes=tuple(column.dtype for column in columns),
+            dtypes=tuple(column.dtype for column in series),
             kinds=tuple(summary.kind for summary in summaries),
-            decimals=np.array([summary.decimals for summary in summaries], np.int64),
-            base=floats("base"),
-            scale=floats("scale"),
-            std=floats("std"),
-            low=floats("low"),
-            high=floats("high"),
+            decimals=gathered("decimals").astype(np.int64),
+            base=gathered("base"),
+            scale=gathered("scale"),
+            std=gathered("std"),
+            low=gathered("low"),
+            high=gathered("high"),
             levels=tuple(summary.levels for summary in summaries),
             counts=tuple(summary.counts for summary in summaries),
-            frozen=is_frozen,
+            frozen=frozen_mask,
             direction=direction,
             special_codes=special_codes,
             fingerprint=_fingerprint(table),
@@ -191,10 +183,10 @@ class Features:
         )
 
     def position(self, name: Any) -> int:
-        """Position of a feature given by name (or by position, where names are not integers)."""
+        """Position of a feature, given by name (or by position, where names are not integers)."""
         return _position(self.names, name, "the request")
 
-    def check(self, X: Any) -> Table:
+    def check(self, X: Any) -> pd.DataFrame:
         """Bring rows into the background's columns, in its order, or refuse them.
 
         Parameters
@@ -205,27 +197,25 @@ class Features:
         Returns
         -------
         DataFrame, shape (n, d)
-            With the index of `X`. A column that holds what the background's dtype cannot keeps a wider one.
+            With the index of `X`. A column with a value that the background's dtype cannot hold keeps a wider one.
 
         Raises
         ------
         DataError
-            If columns are missing, unknown or duplicated, or if a numeric cell is infinite or not a number.
+            If columns are missing, unknown or duplicated, or if a numeric cell is infinite or no number.
         """
         table, typed = self._rows(X)
-        columns = {}
-        for at, name in enumerate(self.names):
+        aligned = {}
+        for at in range(len(self.names)):
             column = table.iloc[:, at]
-            aligned = self._aligned(at, column, typed)
+            found = self._aligned(at, column, typed)
             if self.levels[at] is None:
-                _refuse_infinite(aligned, _floats(aligned))
-            if aligned is not column:
-                columns[name] = aligned.array
-        if not columns:
-            return table
-        return _replaced(table, columns)
+                columns.refuse_infinite(found, columns.floats(found))
+            if found is not column:
+                aligned[at] = found.array
+        return _replaced(table, aligned)
 
-    def numbers(self, table: Table) -> F8:
+    def numbers(self, table: pd.DataFrame) -> F8:
         """Numbers of a checked table.
 
         Returns
@@ -233,25 +223,24 @@ class Features:
         ndarray of float64, shape (n, d)
         """
         numbers = np.empty(table.shape)
-        for dtype, block in _blocks(table):
+        for dtype, block in _blocks(table).items():
             numeric = [at for at in block if self.levels[at] is None]
-            if numeric and isinstance(dtype, np.dtype) and dtype != object:
+            if len(numeric) > 1 and isinstance(dtype, np.dtype) and dtype.kind in "iuf":
                 numbers[:, numeric] = table.iloc[:, numeric].to_numpy(np.float64)
             else:
                 for at in numeric:
-                    numbers[:, at] = _floats(table.iloc[:, at])
-            if dtype in _NARROW:  # 0.1 in float32 is the number 0.1, which CSV shows
+                    numbers[:, at] = columns.floats(table.iloc[:, at])
+            if columns.is_narrow(dtype):  # a float32 0.1 is the number 0.1, as every file shows it
+                own = getattr(dtype, "numpy_dtype", dtype)
                 for at in numeric:
-                    rounded = base_values.on_grid(numbers[:, at], int(self.decimals[at]))
-                    same = rounded.astype(dtype) == numbers[:, at]
-                    numbers[same, at] = rounded[same]
-        for at, lookup in self._lookups.items():
-            codes, levels = pd.factorize(table.iloc[:, at])
-            known = lookup.get_indexer(pd.Index(np.asarray(levels, dtype=object), dtype=object))
-            numbers[:, at] = np.append(known, np.nan)[codes]
+                    written = columns.on_grid(numbers[:, at], int(self.decimals[at]))
+                    numbers[:, at] = np.where(written.astype(own) == numbers[:, at], written, numbers[:, at])
+        for at, level_numbers in self._level_numbers.items():
+            codes, found = columns.factorized(table.iloc[:, at])
+            numbers[:, at] = np.array([*(level_numbers.get(level, -1.0) for level in found), np.nan])[codes]
         return numbers
 
-    def frame(self, numbers: F8, like: Table) -> Table:
+    def frame(self, numbers: F8, like: pd.DataFrame) -> pd.DataFrame:
         """Table of numbers, in the form of another.
 
         Parameters
@@ -263,32 +252,32 @@ class Features:
         Returns
         -------
         DataFrame
-            Names, index and dtypes of `like`; a wider dtype only where a value does not fit.
+            With names, index and dtypes of `like`; a wider dtype only where a value does not fit.
         """
-        numbers = np.asarray(numbers, np.float64)
-        changed = numbers != self.numbers(like)
-        changed &= ~(np.isnan(numbers) & like.isna().to_numpy())
-        columns: dict[Any, Any] = {}
-        for at in np.flatnonzero(changed.any(axis=0)):
-            cells = changed[:, at]
-            column = like.iloc[:, at]
-            levels = self.levels[at]
+        own = self.numbers(like)
+        changed = (numbers != own) & ~(np.isnan(numbers) & np.isnan(own))
+        moved = np.flatnonzero(changed.any(axis=0))
+        if _is_one_float_block(like) and all(self.levels[at] is None for at in moved):
+            values = like.to_numpy(copy=True)  # thousands of columns at once
+            values[changed] = numbers[changed]
+            return pd.DataFrame(values, index=like.index, columns=like.columns)
+        replaced = {}
+        for at in moved:
+            cells, column, levels = changed[:, at], like.iloc[:, int(at)], self.levels[at]
             if levels is None:
-                columns[self.names[at]] = _with_numbers(column, cells, numbers[cells, at], self.kinds[at])
+                replaced[int(at)] = columns.with_numbers(column, cells, numbers[cells, at])
             else:
-                columns[self.names[at]] = _with_levels(column, cells, numbers[cells, at], levels)
-        return _replaced(like, columns) if columns else like
+                replaced[int(at)] = columns.with_levels(column, cells, numbers[cells, at], levels)
+        return _replaced(like, replaced)
 
-    def model_table(self, table: Table) -> Any:
+    def model_table(self, table: pd.DataFrame) -> Any:
         """What the model is asked with: the table, or an array of the background's dtype if that was an array."""
         if self.was_frame:
             return table
-        if all(found == kept for found, kept in zip(table.dtypes, self.dtypes, strict=True)):
-            dtype = self.dtypes[0]
-            if isinstance(dtype, np.dtype):
-                return table.to_numpy(dtype)
+        dtype = self.dtypes[0]
+        if not isinstance(dtype, np.dtype):  # text
             return table.to_numpy(object).astype(str)
-        return table.to_numpy()
+        return table.to_numpy(dtype if all(found == dtype for found in table.dtypes) else None)
 
     def special(self, numbers: F8) -> NDArray[np.bool_]:
         """Which numbers are special codes, shape (n, d)."""
@@ -299,83 +288,93 @@ class Features:
         return mask
 
     def __getstate__(self) -> dict[str, Any]:
-        return {field: value for field, value in self.__dict__.items() if field != "_lookups"}
+        return {name: value for name, value in self.__dict__.items() if name != "_level_numbers"}
 
     @cached_property
-    def _lookups(self) -> dict[int, pd.Index[Any]]:
-        """Level numbers by level, for each categorical column."""
-        return {at: pd.Index(levels, dtype=object) for at, levels in enumerate(self.levels) if levels is not None}
+    def _level_numbers(self) -> dict[int, dict[Any, float]]:
+        """For each categorical column the numbers of its levels."""
+        return {
+            at: {level: float(number) for number, level in enumerate(levels)}
+            for at, levels in enumerate(self.levels)
+            if levels is not None
+        }
 
-    def _rows(self, X: Any) -> tuple[Table, bool]:
-        """Rows in the background's columns, and whether their dtypes were chosen by the user."""
-        if isinstance(X, pd.Series):
-            return self._named(X.to_frame().T if X.name is not None else X.to_frame(0).T), False
+    def _rows(self, X: Any) -> tuple[pd.DataFrame, bool]:
+        """Rows in the background's columns, and whether the user chose their dtypes."""
         if isinstance(X, pd.DataFrame):
             return self._named(X), True
+        if isinstance(X, pd.Series):
+            return self._named(X.to_frame(0 if X.name is None else X.name).T), False
         if isinstance(X, Mapping):
-            X = [X]
-        if isinstance(X, Sequence) and not isinstance(X, str) and any(isinstance(row, Mapping) for row in X):
+            return self._from_mappings([X]), False
+        if isinstance(X, Sequence) and any(isinstance(row, Mapping) for row in X):
             return self._from_mappings(X), False
         array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
-        if array.ndim == 1 and array.size == 0:
+        if array.shape == (0,):
             array = array.reshape(0, len(self.names))
         if array.ndim == 1:
             array = array.reshape(1, -1)
         if array.ndim != 2:
             raise DataError(
-                f"rows of type {type(X).__name__} and {array.ndim} dimensions: give a DataFrame, a Series, a dict, "
+                f"rows are a {type(X).__name__} of {array.ndim} dimensions: give a DataFrame, a Series, a dict, "
                 f"a list of dicts, or an array of shape (n, {len(self.names)})"
             )
         if array.shape[1] != len(self.names):
             raise DataError(
                 f"rows have {array.shape[1]} columns, the background has {len(self.names)}: "
-                "give the columns the model was explained with, in their order"
+                "give all columns of the background, in its order"
             )
         table = pd.DataFrame(array, columns=pd.Index(self.names))
         return table, array.dtype != object and not self.was_frame
 
-    def _named(self, table: Table) -> Table:
-        """A table's columns in the background's order, matched by name."""
+    def _named(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The columns in the background's order, matched by name."""
         found = list(table.columns)
         if found == list(self.names):
             return table
         _refuse_duplicates(found)
-        known = set(self.names)
-        missing = [name for name in self.names if name not in set(found)]
-        extra = [name for name in found if name not in known]
-        if missing or extra:
-            raise DataError(_mismatch(missing, extra, self.was_frame))
+        self._refuse_other_columns(found, "")
         return table.loc[:, list(self.names)]
 
-    def _from_mappings(self, rows: Sequence[Any]) -> Table:
-        """A table of dicts that each name every column."""
-        known = set(self.names)
+    def _from_mappings(self, rows: Sequence[Any]) -> pd.DataFrame:
+        """Rows that each name every column."""
         for number, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 raise DataError(f"row {number} is a {type(row).__name__} among dicts: give every row as a dict")
-            missing = [name for name in self.names if name not in row]
-            extra = [name for name in row if name not in known]
-            if missing or extra:
-                raise DataError(f"row {number}: {_mismatch(missing, extra, True)}")
-        return pd.DataFrame(
-            {name: pd.Series([row[name] for row in rows], dtype=object) for name in self.names},
-            columns=pd.Index(self.names),
+            self._refuse_other_columns(list(row), f"row {number}: ")
+        return pd.DataFrame([[row[name] for name in self.names] for row in rows], columns=self.names, dtype=object)
+
+    def _refuse_other_columns(self, found: list[Any], where: str) -> None:
+        known, given = set(self.names), set(found)
+        missing = [name for name in self.names if name not in given]
+        extra = [name for name in found if name not in known]
+        if not missing and not extra:
+            return
+        parts = []
+        if missing:
+            parts.append(f"missing {_listed(missing)}")
+        if extra:
+            parts.append(f"unknown {_listed(extra)}" + _near(extra[0], missing))
+        raise DataError(
+            f"{where}the columns are not those of the background ({'; '.join(parts)}): "
+            + ("give exactly these columns" if self.was_frame else "it was an array without names, so give an array")
         )
 
-    def _aligned(self, at: int, column: pd.Series[Any], typed: bool) -> pd.Series[Any]:
+    def _aligned(self, at: int, column: Column, typed: bool) -> Column:
         """A column in the background's dtype, or in one that also holds what the background's cannot."""
         dtype = self.dtypes[at]
         if column.dtype == dtype:
             return column
         if self.levels[at] is not None:
             if isinstance(dtype, pd.CategoricalDtype):
-                return _categorized(column, dtype)
-            return _cast(column, dtype)
+                return columns.categorized(column, dtype)
+            return columns.cast(column, dtype)
         if typed and types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
+            # by dtypes alone, so that a row comes out the same in every batch
             return column.astype(pd.concat([pd.Series(dtype=dtype), pd.Series(dtype=column.dtype)]).dtype)
-        values = _floats(column)
-        _refuse_infinite(column, values)
-        return _cast(pd.Series(values, column.index, name=column.name), dtype)
+        values = columns.floats(column)
+        columns.refuse_infinite(column, values)
+        return columns.cast(pd.Series(values, column.index, name=column.name), dtype)
 
 
 class _Summary(NamedTuple):
@@ -392,119 +391,78 @@ class _Summary(NamedTuple):
     counts: I8 | None = None
 
 
-_DIRECTIONS = {"increase": 1, "decrease": -1}
-_NARROW = (np.dtype(np.float16), np.dtype(np.float32))
-_KINDS = {-1: "continuous", 0: "integer"}
-
-
-def _summarise_levels(column: pd.Series[Any], base: Any) -> _Summary:
-    """Levels and counts of a categorical column."""
-    try:
-        codes, found = pd.factorize(column)
-    except TypeError as error:
-        raise DataError(
-            f"column {column.name!r} holds values that cannot be categories ({error}): give strings or numbers"
-        ) from error
-    if len(found) == 0:
+def _levels_summary(column: Column, base: Any) -> _Summary:
+    """Levels by frequency, a given base value moved to the front."""
+    levels, counts = columns.levels_of(column)
+    if levels.size == 0:
         raise DataError(f"column {column.name!r} is missing in every background row: drop it, or fill it")
-    counts = np.bincount(codes[codes >= 0], minlength=len(found)).astype(np.int64)
-    levels = np.empty(len(found), object)
-    levels[:] = found.tolist()
-    order = base_values.by_frequency(levels, counts)
-    levels, counts = levels[order], counts[order]
     if base is not None:
-        chosen = pd.Index(levels, dtype=object).get_indexer(pd.Index([base], dtype=object))[0]
-        if chosen < 0:
+        positions = {level: at for at, level in enumerate(levels)}
+        chosen = positions.get(base) if isinstance(base, Hashable) else None
+        if chosen is None:
             raise OptionError(
-                f"base[{column.name!r}] is {base!r}, which the background never shows"
-                f"{_near(base, levels.tolist())}: give one of its {len(levels)} categories"
+                f"base[{column.name!r}] is {base!r}, a category that the background never shows"
+                f"{_near(base, levels)}: give one of {_listed(levels)}"
             )
-        first = np.concatenate([[chosen], np.delete(np.arange(len(levels)), chosen)])
-        levels, counts = levels[first], counts[first]
-    return _Summary("categorical", -1, 0.0, 1.0, 1.0, 0.0, len(levels) - 1.0, levels, counts)
+        order = np.append(chosen, np.delete(np.arange(levels.size), chosen))
+        levels, counts = levels[order], counts[order]
+    return _Summary("categorical", -1, 0.0, 1.0, 1.0, 0.0, levels.size - 1.0, levels, counts)
 
 
-def _summarise_numbers(
-    column: pd.Series[Any], special_codes: F8, base: Any, limits: tuple[Any, Any], unit: Any
-) -> _Summary:
-    """Grid, base, unit and range of a numeric column."""
+def _numbers_summary(column: Column, special_codes: F8, *, base: Any, limits: Any, unit: Any) -> _Summary:
+    """Grid, base value, unit and range of a numeric column, from the cells that say something."""
     name = column.name
-    values = _floats(column)
-    _refuse_infinite(column, values)
-    values = base_values.informative(values, special_codes)
+    values = columns.floats(column)
+    columns.refuse_infinite(column, values)
+    silent = np.isnan(values) | np.isin(values, special_codes)
+    values = values[~silent] if silent.any() else values
     if values.size == 0:
-        what = "missing or a special code" if special_codes.size else "missing (NaN)"
-        raise DataError(f"column {name!r} is {what} in every background row: drop it, or fill it")
+        why = "missing or a special code" if special_codes.size else "missing (NaN)"
+        raise DataError(f"column {name!r} is {why} in every background row: drop it, or fill it")
 
-    if base is not None:
-        base = _number(base, f"base[{name!r}]")
-    decimals = _decimals(values if base is None else np.append(values, base), column.dtype)
-    if base is not None and types.is_integer_dtype(column.dtype) and base != np.floor(base):
+    given = None if base is None or callable(base) else _number(base, f"base[{name!r}]")
+    decimals = columns.decimals_of(values if given is None else np.append(values, given), column.dtype)
+    if given is not None and decimals == 0 and given != np.floor(given):
+        raise OptionError(f"base[{name!r}] is {given!r}, but the column holds integers: give a whole number")
+    low, high = _range(name, limits, float(values.min()), float(values.max()), decimals)
+    if given is None:
+        middle = float(np.median(values)) if base is None else _number(base(values), f"the base rule for {name!r}")
+        given = min(max(float(columns.on_grid(np.array(middle), decimals)), low), high)
+    elif not low <= given <= high:
         raise OptionError(
-            f"base[{name!r}] is {base!r}, but the column holds integers: give a whole number, or a float column"
+            f"base[{name!r}] is {given!r}, outside its range {low!r} to {high!r}: "
+            f"give a base value inside, or a wider range with ranges={{{name!r}: (low, high)}}"
         )
-    low, high = float(values.min()), float(values.max())
+
     std = float(values.std())
     if unit == "range":
-        scale = high - low
+        unit = float(values.max() - values.min())
     elif unit == "std":
-        scale = std
+        unit = std
     elif unit == "mad":
-        scale = float(np.median(np.abs(values - np.median(values))))
-    else:
-        scale = unit
-
-    low, high = _range(name, limits, low, high, decimals)
-    if base is None:
-        base = min(max(base_values.median(values, decimals), low), high)
-    elif not low <= base <= high:
-        raise OptionError(
-            f"base[{name!r}] is {base!r}, outside its range {low!r} to {high!r}: "
-            f"give a base value inside, or a wider range by ranges={{{name!r}: (low, high)}}"
-        )
-    scale = next(length for length in (scale, std, high - low, 1.0) if length > 0.0)
-    return _Summary(_KINDS.get(decimals, "decimal"), decimals, base, scale, std or 1.0, low, high)
-
-
-def _decimals(values: F8, dtype: Any) -> int:
-    """Smallest number of decimals that writes every value exactly in its own dtype, or -1."""
-    own = dtype if dtype in _NARROW else np.dtype(np.float64)
-    limit = 2.0 ** (np.finfo(own).nmant + 1)
-    largest = float(np.abs(values).max())
-    for decimals in range(MOST_DECIMALS + 1):
-        if largest * 10.0**decimals >= limit:
-            break
-        if all(
-            np.array_equal(base_values.on_grid(part, decimals).astype(own), part.astype(own))
-            for part in (values[:100], values)  # most grids fail on the first few values
-        ):
-            return decimals
-    return -1
+        unit = float(np.median(np.abs(values - np.median(values))))
+    scale = next(length for length in (unit, std, high - low, 1.0) if length > 0.0)
+    kind = {-1: "continuous", 0: "integer"}.get(decimals, "decimal")
+    return _Summary(kind, decimals, given, scale, std or 1.0, low, high)
 
 
 def _range(name: Any, limits: Any, low: float, high: float, decimals: int) -> tuple[float, float]:
-    """The allowed range, given or of the data, on the data's grid."""
-    try:
-        given_low, given_high = limits
-    except (TypeError, ValueError):
-        raise OptionError(f"ranges[{name!r}] is {limits!r}: give a pair (low, high)") from None
-    low = low if given_low is None else _number(given_low, f"ranges[{name!r}]")
-    high = high if given_high is None else _number(given_high, f"ranges[{name!r}]")
+    """The allowed range, given or of the data, from the first to the last value of the data's grid."""
+    if not isinstance(limits, Sequence | np.ndarray) or isinstance(limits, str) or len(limits) != 2:
+        raise OptionError(f"ranges[{name!r}] is {limits!r}: give a pair (low, high)")
+    low = low if limits[0] is None else _number(limits[0], f"ranges[{name!r}]")
+    high = high if limits[1] is None else _number(limits[1], f"ranges[{name!r}]")
     if low > high:
         raise OptionError(f"ranges[{name!r}] is {limits!r}, that is {low!r} to {high!r}: give low <= high")
-    inner_low, inner_high = (float(base_values.on_grid(np.float64(end), decimals)) for end in (low, high))
-    if decimals >= 0:
-        step = 10.0**-decimals
-        if inner_low < low:
-            inner_low = float(base_values.on_grid(np.float64(inner_low + step), decimals))
-        if inner_high > high:
-            inner_high = float(base_values.on_grid(np.float64(inner_high - step), decimals))
-    if inner_low > inner_high:
+    ends = np.array([low, high])
+    inner = columns.on_grid(ends, decimals)
+    inner = columns.on_grid(inner + np.array([inner[0] < low, -float(inner[1] > high)]) * 10.0**-decimals, decimals)
+    if inner[0] > inner[1]:
         raise OptionError(
-            f"ranges[{name!r}] is {limits!r}, which holds none of the column's values (they have {decimals} decimals): "
+            f"ranges[{name!r}] is {limits!r}, which holds no value with {decimals} decimals, as the column's are: "
             "give a wider range"
         )
-    return inner_low, inner_high
+    return float(inner[0]), float(inner[1])
 
 
 def _number(value: Any, what: str) -> float:
@@ -512,117 +470,109 @@ def _number(value: Any, what: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OptionError(f"{what} is {value!r}: the column is numeric, give a number") from None
+        raise OptionError(f"{what} is {value!r}, but the column is numeric: give a number") from None
     if not np.isfinite(number):
         raise OptionError(f"{what} is {value!r}: give a finite number")
     return number
 
 
-def _units(names: tuple[Any, ...], scale: Any) -> dict[int, float]:
-    """Units that were given by value."""
+def _units(names: tuple[Any, ...], scale: Any, is_category: Sequence[bool]) -> list[Any]:
+    """For each column a unit, or the name of a measure of the data."""
     if isinstance(scale, str):
-        if scale not in ("range", "std", "mad"):
-            raise OptionError(
-                f"scale is {scale!r}{_near(scale, ['range', 'std', 'mad'])}: "
-                "give 'range', 'std', 'mad', {feature: unit} or one unit for each column"
-            )
-        return {}
+        if scale not in _SCALES:
+            raise OptionError(f"scale is {scale!r}{_near(scale, _SCALES)}: give 'range', 'std', 'mad' or units")
+        return [scale] * len(names)
+    units: list[Any] = ["range"] * len(names)
     if isinstance(scale, Mapping):
-        units = _by_position(names, scale, "scale")
+        given = _by_position(names, scale, "scale", is_category)
     else:
-        given = np.asarray(scale, dtype=object).ravel()
-        if given.size != len(names):
-            raise OptionError(f"scale has {given.size} units for {len(names)} columns: give one for each")
-        units = dict(enumerate(given))
-    checked = {at: _number(unit, f"scale[{names[at]!r}]") for at, unit in units.items()}
-    for at, unit in checked.items():
-        if unit <= 0.0:
+        listed = np.asarray(scale, dtype=object).ravel()
+        if listed.size != len(names):
+            raise OptionError(f"scale has {listed.size} units for {len(names)} columns: give one for each")
+        given = {at: unit for at, unit in enumerate(listed) if not is_category[at]}
+    for at, unit in given.items():
+        units[at] = _number(unit, f"scale[{names[at]!r}]")
+        if units[at] <= 0.0:
             raise OptionError(f"scale[{names[at]!r}] is {unit!r}: give a positive number")
-    return checked
+    return units
 
 
 def _special_codes(names: tuple[Any, ...], special_values: Any, is_category: Sequence[bool]) -> tuple[F8, ...]:
     """Special codes of each column; those of "*" hold for every numeric one."""
+    if special_values is not None and not isinstance(special_values, Mapping):
+        raise OptionError(f"special_values is {special_values!r}: give {{feature or '*': codes}}")
     given = dict(special_values or {})
-    everywhere = _codes(given.pop("*"), "*") if "*" in given and "*" not in names else np.empty(0)
-    codes = [np.empty(0) if category else everywhere for category in is_category]
-    for at, values in _by_position(names, given, "special_values").items():
-        if is_category[at]:
-            raise OptionError(
-                f"special_values names {names[at]!r}, which is categorical: special codes are numbers; "
-                "make them missing values instead, or leave them as categories"
-            )
-        codes[at] = np.union1d(everywhere, _codes(values, names[at]))
-    return tuple(codes)
+    everywhere = _codes(given.pop("*"), "*") if "*" in given else np.empty(0)
+    special_codes = [np.empty(0) if category else everywhere for category in is_category]
+    for at, codes in _by_position(names, given, "special_values", is_category).items():
+        special_codes[at] = np.union1d(everywhere, _codes(codes, names[at]))
+    return tuple(special_codes)
 
 
-def _codes(values: Any, name: Any) -> F8:
-    given = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-    return np.unique([_number(value, f"special_values[{name!r}]") for value in given]).astype(np.float64)
+def _codes(codes: Any, name: Any) -> F8:
+    listed = codes if isinstance(codes, Iterable) and not isinstance(codes, str) else [codes]
+    return np.unique(np.array([_number(code, f"special_values[{name!r}]") for code in listed], np.float64))
 
 
-def _by_position(names: tuple[Any, ...], option: Any, what: str) -> dict[int, Any]:
-    """An option {feature: value} by position of the feature."""
+def _by_position(
+    names: tuple[Any, ...], option: Any, what: str, is_category: Sequence[bool] | None = None
+) -> dict[int, Any]:
+    """An option {feature: value} by position; one that is for numbers refuses the categories given."""
     if option is None:
         return {}
     if not isinstance(option, Mapping):
         raise OptionError(f"{what} is a {type(option).__name__}: give a dict {{feature: value}}")
-    return {_position(names, name, what): value for name, value in option.items()}
+    given = {_position(names, name, what): value for name, value in option.items()}
+    for at in given:
+        if is_category is not None and is_category[at]:
+            raise OptionError(
+                f"{what} names {names[at]!r}, which is categorical and has no order: leave it out"
+                + (f", or keep its value with frozen=[{names[at]!r}]" if what in ("ranges", "directions") else "")
+            )
+    return given
 
 
 def _positions(names: tuple[Any, ...], option: Any, what: str) -> list[int]:
     """Positions of the features that an option lists; a lone name is a list of one."""
-    listed = option if isinstance(option, Iterable) and not isinstance(option, (str, tuple)) else None
-    if listed is None:
-        listed = option if isinstance(option, tuple) and option not in names else [option]
+    listed = [option] if isinstance(option, str) or not isinstance(option, Iterable) else option
     return [_position(names, name, what) for name in listed]
 
 
 def _position(names: tuple[Any, ...], name: Any, what: str) -> int:
-    if isinstance(name, np.generic):
-        name = name.item()
     if name in names:
         return names.index(name)
-    if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(names):
-        if not any(isinstance(known, int) for known in names):
-            return name
-    shown = ", ".join(map(repr, names[:20])) + (", …" if len(names) > 20 else "")
-    raise OptionError(f"{what} names {name!r}, which is no feature{_near(name, names)}: give one of {shown}")
+    is_position = isinstance(name, int | np.integer) and not isinstance(name, bool) and 0 <= name < len(names)
+    if is_position and not any(isinstance(known, int) for known in names):
+        return int(name)
+    raise OptionError(f"{what} names {name!r}, which is no feature{_near(name, names)}: give one of {_listed(names)}")
 
 
-def _near(word: Any, known: Sequence[Any]) -> str:
+def _near(word: Any, known: Iterable[Any]) -> str:
     """A hint at similar words, if there are any."""
     near = difflib.get_close_matches(str(word), [str(other) for other in known], n=3)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
-def _mismatch(missing: Sequence[Any], extra: Sequence[Any], was_frame: bool) -> str:
-    parts = []
-    if missing:
-        parts.append("missing " + ", ".join(map(repr, missing[:10])) + (", …" if len(missing) > 10 else ""))
-    if extra:
-        hints = [f"{name!r}{_near(name, missing)}" for name in extra[:10]]
-        parts.append("unknown " + ", ".join(hints) + (", …" if len(extra) > 10 else ""))
-    remedy = "give exactly the background's columns" if was_frame else "the background was an array, give an array"
-    return f"columns do not match those of the background ({'; '.join(parts)}): {remedy}"
+def _listed(words: Sequence[Any] | NDArray[Any], most: int = 20) -> str:
+    return ", ".join(map(repr, words[:most])) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
-def _background(X: Any) -> Table:
+def _background(X: Any) -> pd.DataFrame:
     """The background as a table, refused if it is none."""
     if isinstance(X, pd.DataFrame):
         table = X
     else:
-        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=None if hasattr(X, "__array__") else object)
+        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if array.ndim != 2:
             raise DataError(
                 f"the background is a {type(X).__name__} of {array.ndim} dimensions: "
-                "give a DataFrame or an array of shape (n, d)"
+                "give a DataFrame, or an array of shape (n, d)"
             )
         table = pd.DataFrame(array)
     if table.shape[1] == 0:
         raise DataError("the background has no columns: give the table that the model was trained on")
     if table.shape[0] == 0:
-        raise DataError("the background has no rows: base values and ranges come from it, give at least one")
+        raise DataError("the background has no rows: give at least one, since base values and ranges come from it")
     _refuse_duplicates(list(table.columns))
     return table
 
@@ -635,133 +585,31 @@ def _refuse_duplicates(names: list[Any]) -> None:
         seen.add(name)
 
 
-def _is_category(column: pd.Series[Any], X: Any) -> bool:
-    """Whether the dtype says category; an array of objects has no dtypes, so its columns are judged by their values."""
-    dtype = column.dtype
-    if types.is_bool_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype) or types.is_string_dtype(dtype):
-        return isinstance(X, pd.DataFrame) or dtype != object or not _holds_numbers(column)
-    if types.is_object_dtype(dtype):
-        return isinstance(X, pd.DataFrame) or not _holds_numbers(column)
-    if types.is_complex_dtype(dtype) or not types.is_numeric_dtype(dtype):
-        raise DataError(
-            f"column {column.name!r} has dtype {dtype}: turn it into numbers (a date into days, say), "
-            "or name it in categorical"
-        )
-    return False
-
-
-def _holds_numbers(column: pd.Series[Any]) -> bool:
-    return types.infer_dtype(column, skipna=True) in {"integer", "floating", "mixed-integer-float", "decimal"}
-
-
-def _floats(column: pd.Series[Any]) -> F8:
-    """A numeric column as float64, NaN where it is missing."""
-    if types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
-        return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
-    values = np.full(len(column), np.nan)
-    for row, (value, missing) in enumerate(zip(column, column.isna(), strict=True)):
-        if missing:
-            continue
-        try:
-            if isinstance(value, str):
-                raise TypeError
-            values[row] = float(value)
-        except (TypeError, ValueError):
-            raise DataError(
-                f"column {column.name!r}, row {column.index[row]!r} holds {value!r}, but the column is numeric: "
-                "give a number, or None where it is missing"
-            ) from None
-    return values
-
-
-def _refuse_infinite(column: pd.Series[Any], values: F8) -> None:
-    infinite = np.flatnonzero(np.isinf(values))
-    if infinite.size:
-        row = infinite[0]
-        raise DataError(
-            f"column {column.name!r}, row {column.index[row]!r} is {values[row]}: "
-            "give a finite number, or NaN where it is missing"
-        )
-
-
-def _cast(column: pd.Series[Any], dtype: Any) -> pd.Series[Any]:
-    """A column in another dtype, or as it is where that would lose something."""
-    try:
-        with np.errstate(all="ignore"):
-            cast = column.astype(dtype)
-    except (TypeError, ValueError, OverflowError):
-        return column
-    present = ~column.isna()
-    if not present.equals(~cast.isna()):
-        return column
-    before, after = column[present].to_numpy(object), cast[present].to_numpy(object)
-    if dtype in _NARROW:  # a float cell is rounded, as it was in the background
-        return cast if np.isfinite(after.astype(np.float64)).all() else column
-    return cast if bool(np.all(before == after)) else column
-
-
-def _categorized(column: pd.Series[Any], dtype: pd.CategoricalDtype) -> pd.Series[Any]:
-    """A column in the background's categories, followed by those it never had."""
-    codes, found = pd.factorize(column)
-    values = pd.Index(found.tolist(), dtype=object)
-    known = pd.Index(dtype.categories.tolist(), dtype=object)
-    if unseen := [value for value in values if value not in known]:
-        dtype = pd.CategoricalDtype([*known, *unseen], dtype.ordered)
-        known = pd.Index([*known, *unseen], dtype=object)
-    positions = np.append(known.get_indexer(values), -1)[codes]
-    return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype), column.index, name=column.name)
-
-
-def _with_numbers(column: pd.Series[Any], cells: NDArray[np.bool_], numbers: F8, kind: str) -> Any:
-    """A numeric column with some cells replaced, in a wider dtype if need be."""
-    dtype = column.dtype
-    if dtype == object:
-        values = column.to_numpy(copy=True)
-        values[cells] = [int(number) if kind == "integer" and number == number else number for number in numbers]
-        return values
-    if types.is_integer_dtype(dtype):
-        limits = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
-        whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
-        if not whole.all():
-            column = column.astype(np.float64 if isinstance(dtype, np.dtype) else "Float64")
-        elif numbers.min() < limits.min or numbers.max() > limits.max:
-            column = column.astype(np.int64 if isinstance(dtype, np.dtype) else "Int64")
-    values = column.array.copy()
-    values[cells] = numbers.astype(values.dtype) if isinstance(values.dtype, np.dtype) else numbers
-    return values
-
-
-def _with_levels(
-    column: pd.Series[Any], cells: NDArray[np.bool_], numbers: F8, levels: NDArray[np.object_]
-) -> Any:
-    """A categorical column with some cells replaced."""
-    if (numbers < 0).any():
-        raise ValueError(f"column {column.name!r}: level -1 stands for no value of its own")
-    values = column.array.copy()
-    missing = np.isnan(numbers)
-    chosen = levels[np.where(missing, 0, numbers).astype(np.int64)]
-    chosen[missing] = None
-    values[cells] = chosen
-    return values
-
-
-def _replaced(table: Table, columns: Mapping[Any, Any]) -> Table:
-    """A table with some columns replaced; the given one stays as it is."""
-    arrays = [columns[name] if name in columns else table.iloc[:, at].array for at, name in enumerate(table.columns)]
-    replaced = pd.DataFrame(dict(enumerate(arrays)), index=table.index)
+def _replaced(table: pd.DataFrame, arrays: Mapping[int, Any]) -> pd.DataFrame:
+    """A table with some columns replaced, by position; the given one stays as it is."""
+    if not arrays:
+        return table
+    kept = {at: arrays[at] if at in arrays else table.iloc[:, at].array for at in range(table.shape[1])}
+    replaced = pd.DataFrame(kept, index=table.index)
     replaced.columns = table.columns
     return replaced
 
 
-def _blocks(table: Table) -> Iterable[tuple[Any, list[int]]]:
-    """Columns of the same dtype, by position."""
+def _is_one_float_block(table: pd.DataFrame) -> bool:
+    dtypes = list(_blocks(table))
+    return len(dtypes) == 1 and isinstance(dtypes[0], np.dtype) and dtypes[0].kind == "f"
+
+
+def _blocks(table: pd.DataFrame) -> dict[Any, list[int]]:
+    """Positions of the columns of each dtype."""
     blocks: dict[Any, list[int]] = {}
     for at, dtype in enumerate(table.dtypes):
         blocks.setdefault(dtype, []).append(at)
-    return blocks.items()
+    return blocks
 
 
-def _fingerprint(table: Table) -> str:
+def _fingerprint(table: pd.DataFrame) -> str:
+    """A hash of names, dtypes and values."""
     digest = hashlib.blake2b(digest_size=16)
     for at, name in enumerate(table.columns):
         column = table.iloc[:, at]

@@ -1,49 +1,39 @@
-"""Base values: what a feature is when it says nothing. Medians of numbers, modes of categories.
+"""Base values: what a numeric feature is when it says nothing.
 
-Pure numbers in, numbers out, so that `macem.features` can stand on it.
+By default the median, on the data's own grid; a category's is the mode. ``base=`` takes the values of single features
+in a dict, or one of these rules, or a rule of your own, for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from macem.kernel import F8, I8
+from macem.kernel import F8
 
-__all__ = ["by_frequency", "informative", "median", "on_grid"]
-
-
-def informative(values: F8, special_codes: F8) -> F8:
-    """The values that say something: neither missing nor a special code."""
-    missing = np.isnan(values)
-    silent = missing | np.isin(values, special_codes) if special_codes.size else missing
-    return values[~silent] if silent.any() else values
+__all__ = ["BaseRule", "Constant", "median"]
 
 
-def on_grid(values: F8, decimals: int) -> F8:
-    """The nearest numbers with so many decimals (half up), each the float that the written decimal parses to."""
-    if decimals < 0:
-        return values
-    grid = 10.0**decimals
-    return np.asarray(np.floor(values * grid + 0.5) / grid)
+class BaseRule(Protocol):
+    """Chooses the base value of a numeric column; what it chooses is moved onto the grid and into the range."""
+
+    def __call__(self, values: F8) -> float:
+        """Base value of a column with these values, those left out that are missing or special codes."""
+        ...
 
 
-def median(values: F8, decimals: int) -> float:
-    """Median, on the data's own grid: of an even number of integers it may fall between two."""
-    return float(on_grid(np.median(values), decimals))
+def median(values: F8) -> float:
+    """The least interesting value of a column, robust to outliers: what the paper takes."""
+    return float(np.median(values))
 
 
-def by_frequency(levels: Sequence[Any], counts: I8) -> I8:
-    """Order of levels from the mode to the rarest; ties by value, so that the order of rows decides nothing."""
-    rank = np.empty(len(levels), np.int64)
-    rank[sorted(range(len(levels)), key=lambda at: _stable_key(levels[at]))] = np.arange(len(levels))
-    return np.lexsort((rank, -counts)).astype(np.int64)
+@dataclass(frozen=True)
+class Constant:
+    """The same base value for every numeric feature, such as 0 for the paper's molecules."""
 
+    value: float
 
-def _stable_key(level: Any) -> tuple[str, Any]:
-    """Sorts levels of any types: numbers and strings by value, others by how they print."""
-    if isinstance(level, (bool, int, float)):
-        return "", level
-    return type(level).__name__, level if isinstance(level, str) else repr(level)
+    def __call__(self, values: F8) -> float:
+        return self.value

@@ -239,7 +239,7 @@ def _settled(plan: Plan, feature: int, places: F8) -> F8:
     values = plan.base[feature] + plan.scale[feature] * places
     if plan.grid[feature] > 0.0:
         return np.asarray(np.floor(values * plan.grid[feature] + 0.5) / plan.grid[feature])
-    return np.where(places == 0.0, plan.base[feature], values.astype(np.float32))
+    return np.asarray(np.where(places == 0.0, plan.base[feature], values.astype(np.float32)))
 
 
 def _nearest_level(plan: Plan, feature: int, places: F8) -> I8:
@@ -260,12 +260,14 @@ def _drawn_level(weights: F8, uniforms: F8 | None) -> I8:
     cumulated = np.cumsum(np.maximum(weights, 0.0), axis=1)
     passed = (cumulated > uniforms[:, None]) & (weights > 0.0)
     last = weights.shape[1] - 1 - (weights[:, ::-1] > 0.0).argmax(axis=1)
-    return np.where(passed.any(axis=1), passed.argmax(axis=1), last)
+    return np.asarray(np.where(passed.any(axis=1), passed.argmax(axis=1), last))
 
 
 def _apart(counts: I8) -> F8:
-    """Counts with ties separated by less than half an occurrence: the mode stays, its equals follow it, all other
-    ties lean toward the mode, so that the paper's places stay within 0 and 1."""
+    """Counts with ties separated by less than half an occurrence.
+
+    The mode stays and its equals fall behind it; all other ties lean toward the mode, so that the rarest stay at 1.
+    """
     order = np.argsort(-counts, kind="stable")
     falling = counts[order]
     _, first, size = np.unique(-falling, return_index=True, return_counts=True)

@@ -1,0 +1,209 @@
+"""One column of a table: its kind, its grid or its levels, and how single cells are replaced in its own dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types
+
+from macem.errors import DataError
+from macem.kernel import F8, I8
+
+__all__ = [
+    "cast",
+    "categorized",
+    "decimals_of",
+    "factorized",
+    "floats",
+    "is_category",
+    "is_narrow",
+    "levels_of",
+    "on_grid",
+    "refuse_infinite",
+    "with_levels",
+    "with_numbers",
+]
+
+Column = Any  # a Series; its type variable says nothing of a user's column
+
+MOST_DECIMALS = 10
+
+
+def is_category(column: Column, *, typed: bool) -> bool:
+    """Whether the dtype says category; an array of objects has no dtypes, so its values are looked at instead."""
+    dtype = column.dtype
+    if types.is_object_dtype(dtype) and not typed:
+        kinds = {"integer", "floating", "mixed-integer-float", "decimal"}
+        return types.infer_dtype(column, skipna=True) not in kinds
+    if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype) or types.is_string_dtype(dtype):
+        return True
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype) and "decimal" not in str(dtype):
+        return False
+    raise DataError(
+        f"column {column.name!r} has dtype {dtype}: turn it into numbers (a date into days, say), "
+        "or name it in categorical"
+    )
+
+
+def floats(column: Column) -> F8:
+    """A numeric column as float64, NaN where it is missing."""
+    if types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
+        return np.asarray(column.to_numpy(np.float64, na_value=np.nan))
+    values = np.full(len(column), np.nan)
+    for row, (value, missing) in enumerate(zip(column, column.isna(), strict=True)):
+        if missing:
+            continue
+        try:
+            if isinstance(value, str):
+                raise TypeError
+            values[row] = float(value)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"column {column.name!r}, row {column.index[row]!r} holds {value!r}, but the column is numeric: "
+                "give a number, or None where it is missing"
+            ) from None
+    return values
+
+
+def refuse_infinite(column: Column, values: F8) -> None:
+    """No distance leads to or from infinity."""
+    infinite = np.flatnonzero(np.isinf(values))
+    if infinite.size:
+        row = infinite[0]
+        raise DataError(
+            f"column {column.name!r}, row {column.index[row]!r} is {values[row]}: "
+            "give a finite number, or NaN where it is missing"
+        )
+
+
+def is_narrow(dtype: Any) -> bool:
+    """Whether a dtype holds fewer digits than a float64."""
+    return _float_dtype(dtype) != np.float64
+
+
+def on_grid(values: F8, decimals: int) -> F8:
+    """The nearest numbers with so many decimals (half up), each the float that its written form parses to."""
+    if decimals < 0:
+        return values
+    grid = 10.0**decimals
+    return np.asarray(np.floor(values * grid + 0.5) / grid)
+
+
+def decimals_of(values: F8, dtype: Any) -> int:
+    """Smallest number of decimals that writes every value exactly in its own dtype, or -1."""
+    if types.is_integer_dtype(dtype):
+        return 0
+    own = _float_dtype(dtype)
+    limit = 2.0 ** (np.finfo(own).nmant + 1)  # up to here every step of the grid is a float of its own
+    largest = float(np.abs(values).max())
+    for decimals in range(MOST_DECIMALS + 1):
+        if largest * 10.0**decimals >= limit:
+            break
+        if all(
+            np.array_equal(on_grid(part, decimals).astype(own), part.astype(own))
+            for part in (values[:100], values)  # most grids fail on the first few values
+        ):
+            return decimals
+    return -1
+
+
+def factorized(column: Column) -> tuple[I8, NDArray[np.object_]]:
+    """Codes of a column (-1 where it is missing), and the values that they stand for."""
+    try:
+        codes, found = pd.factorize(column)
+    except TypeError as error:
+        raise DataError(
+            f"column {column.name!r} holds values that cannot be categories ({error}): give strings or numbers"
+        ) from error
+    return codes.astype(np.int64, copy=False), _objects(found.tolist())
+
+
+def levels_of(column: Column) -> tuple[NDArray[np.object_], I8]:
+    """Levels of a categorical column and their counts, the mode first; ties by value, whatever the order of rows."""
+    codes, found = factorized(column)
+    counts = np.bincount(codes[codes >= 0], minlength=found.size).astype(np.int64)
+    by_value = np.array(sorted(range(found.size), key=lambda at: _sort_key(found[at])), np.int64)
+    order = by_value[np.argsort(-counts[by_value], kind="stable")]
+    return found[order], counts[order]
+
+
+def cast(column: Column, dtype: Any) -> Column:
+    """A column in another dtype, or as it is where that would lose something."""
+    try:
+        with np.errstate(all="ignore"):
+            changed = column.astype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        return column
+    present = ~column.isna()
+    if not present.equals(~changed.isna()):
+        return column
+    before, after = column[present].to_numpy(object), changed[present].to_numpy(object)
+    if types.is_float_dtype(dtype):  # rounded to the float that the background would hold
+        return changed if np.isfinite(after.astype(np.float64)).all() else column
+    return changed if bool(np.all(before == after)) else column
+
+
+def categorized(column: Column, dtype: pd.CategoricalDtype) -> Column:
+    """A column in the background's categories, followed by those it never had."""
+    codes, found = factorized(column)
+    known = {category: at for at, category in enumerate(dtype.categories.tolist())}
+    if unseen := [value for value in found if value not in known]:
+        known |= {value: len(known) + at for at, value in enumerate(unseen)}
+        dtype = pd.CategoricalDtype(list(known), dtype.ordered)
+    positions = np.array([*(known[value] for value in found), -1])[codes]
+    return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype), column.index, name=column.name)
+
+
+def with_numbers(column: Column, cells: NDArray[np.bool_], numbers: F8) -> Any:
+    """The values of a numeric column with some cells replaced, in a wider dtype only where one does not fit."""
+    dtype = column.dtype
+    whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
+    if types.is_integer_dtype(dtype):
+        own = getattr(dtype, "numpy_dtype", dtype)
+        if not whole.all():
+            column = column.astype(np.float64 if own is dtype else "Float64")
+        elif numbers.min() < np.iinfo(own).min or numbers.max() > np.iinfo(own).max:
+            column = column.astype(np.int64 if own is dtype else "Int64")
+    values = column.array.copy()
+    if types.is_object_dtype(dtype):
+        values[cells] = _objects([int(n) if is_whole else n for n, is_whole in zip(numbers, whole, strict=True)])
+    else:
+        own = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
+        values[cells] = numbers.astype(own)
+    return values
+
+
+def with_levels(column: Column, cells: NDArray[np.bool_], numbers: F8, levels: NDArray[np.object_]) -> Any:
+    """The values of a categorical column with some cells replaced."""
+    if (numbers < 0).any():
+        raise ValueError(f"column {column.name!r}: level number -1 stands for no value of its own")
+    missing = np.isnan(numbers)
+    chosen = levels[np.where(missing, 0, numbers).astype(np.int64)]
+    chosen[missing] = None
+    values = column.array.copy()
+    values[cells] = chosen
+    return values
+
+
+def _float_dtype(dtype: Any) -> np.dtype[Any]:
+    own = getattr(dtype, "numpy_dtype", dtype)
+    return np.dtype(own if types.is_float_dtype(own) else np.float64)
+
+
+def _objects(values: Sequence[Any] | Iterable[Any]) -> NDArray[np.object_]:
+    """A one-dimensional array of objects, even of tuples."""
+    listed = list(values)
+    array = np.empty(len(listed), object)
+    array[:] = listed
+    return array
+
+
+def _sort_key(level: Any) -> tuple[str, Any]:
+    """Sorts levels of any types: numbers and strings by value, others by how they print."""
+    if isinstance(level, (bool, int, float)):
+        return "", level
+    return type(level).__name__, level if isinstance(level, str) else repr(level)
