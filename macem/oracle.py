@@ -116,13 +116,15 @@ def link_exactly(table: TreeEnsemble, raw: F8) -> F8:
     for member, link in enumerate(table.member_link):
         outputs = raw[:, table.member_output[member] : table.member_output[member + 1]]
         scores = outputs / table.member_divisor[member]
+        if table.member_single[member]:
+            scores = scores.astype(np.float32)  # and so is all that its link computes
         columns = table.member_class[table.member_class_first[member] : table.member_class_first[member + 1]]
         total[:, columns] += table.member_weight[member] * _link(int(link), scores, float(table.member_slope[member]))
     return total / table.total
 
 
-def _link(link: int, raw: F8, slope: float) -> F8:
-    from scipy.special import expit
+def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:
+    from scipy.special import expit, softmax
 
     if link == kernel.IDENTITY:
         return raw
@@ -130,7 +132,7 @@ def _link(link: int, raw: F8, slope: float) -> F8:
         positive = expit(slope * raw[:, 0])
         return np.column_stack([1.0 - positive, positive])
     if link == kernel.SOFTMAX:
-        return _softmax(slope * raw)
+        return softmax(raw, axis=1) if raw.dtype == np.float32 else _softmax(slope * raw)
     if link == kernel.SIGMOID_EACH:
         return np.asarray(expit(slope * raw))
     if link == kernel.VOTE:
@@ -140,6 +142,15 @@ def _link(link: int, raw: F8, slope: float) -> F8:
             decision = raw[:, 1] - raw[:, 0]
             return _softmax(np.column_stack([-decision, decision]) / 2)
         return _softmax(raw / (raw.shape[1] - 1))
+    if link == kernel.SIGMOID_SINGLE:
+        positive = expit(np.maximum(raw[:, 0], np.float32(-88.7)))  # bounded as XGBoost bounds it
+        return np.column_stack([1 - positive, positive])
+    if link == kernel.SOFTMAX_SINGLE:
+        # NumPy's own expf is an ulp off the C library's at times; its complex one asks the C library
+        exponentials = np.exp((raw - raw.max(axis=1, keepdims=True)).astype(np.complex64)).real
+        return np.asarray(exponentials / reduce(np.add, exponentials.T.astype(np.float64)).astype(np.float32)[:, None])
+    if link == kernel.STEP:
+        return np.column_stack([raw[:, 0] <= 0, raw[:, 0] > 0]).astype(np.float32)
     raise NotImplementedError(link)
 
 
