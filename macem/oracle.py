@@ -110,17 +110,21 @@ class TreeOracle:
         return link_exactly(self.ensemble, self.raw_scores(X))
 
 
-def link_exactly(table: TreeEnsemble, raw: F8) -> F8:
-    """From raw outputs to class probabilities, with the functions that the libraries use where the last bit matters."""
-    total = np.zeros((raw.shape[0], table.n_classes))
+def link_exactly(table: TreeEnsemble, raw: F8, dtype: type[np.floating[Any]] = np.float64) -> F8:
+    """From raw outputs to class probabilities, with the functions that the libraries use where the last bit matters.
+
+    `dtype` is what the members' mean is taken in.
+    """
+    total = np.zeros((raw.shape[0], table.n_classes), dtype)
     for member, link in enumerate(table.member_link):
         outputs = raw[:, table.member_output[member] : table.member_output[member + 1]]
         scores = outputs / table.member_divisor[member]
         if table.member_single[member]:
             scores = scores.astype(np.float32)  # and so is all that its link computes
         columns = table.member_class[table.member_class_first[member] : table.member_class_first[member + 1]]
-        total[:, columns] += table.member_weight[member] * _link(int(link), scores, float(table.member_slope[member]))
-    return total / table.total
+        answer = table.member_weight[member] * _link(int(link), scores, float(table.member_slope[member]))
+        total[:, columns] += answer.astype(dtype)
+    return (total / dtype(table.total)).astype(np.float64)
 
 
 def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:

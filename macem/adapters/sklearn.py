@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
+from macem.adapters import sklearn_composites as composites
+from macem.adapters.join import NumberReader, check_width, columns_by_name, feature_names
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle
 from macem.trees import Link, Member, Tree, constant, rename_features
 
-__all__ = ["NumberReader", "SklearnAdapter"]
+__all__ = ["SklearnAdapter"]
 
 
 class SklearnAdapter:
@@ -52,72 +54,6 @@ class SklearnAdapter:
         if stranger:
             return not_understood(model, f"its class {stranger} answers with methods of its own")
         return read(model)
-
-
-# Reading a table -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NumberReader:
-    """Numbers of a table, checked and rounded as scikit-learn does it before a tree is asked.
-
-    Attributes
-    ----------
-    n_features : int
-    names : tuple of str or None
-        The columns as the model knows them; a DataFrame may have them in another order, and others beside them.
-    dtype : str
-        ``"float32"`` or ``"float64"``: each number is cast once, from the type it has (an int64 never passes through
-        float64 on its way to float32).
-    missing, infinite : bool
-        Whether NaN, and infinite numbers, are accepted.
-    """
-
-    n_features: int
-    names: tuple[Any, ...] | None
-    dtype: str
-    missing: bool
-    infinite: bool = False
-
-    def __call__(self, X: Any) -> F8:
-        from sklearn.utils.validation import check_array
-
-        finite = False if self.infinite else "allow-nan" if self.missing else True
-        try:
-            numbers = check_array(
-                columns_by_name(X, self.names), dtype=self.dtype, ensure_all_finite=finite, ensure_min_samples=0
-            )
-        except ValueError as error:
-            raise DataError(f"The model cannot read this table: {error} Give it numbers that the model takes.") from error
-        check_width(numbers, self.n_features)
-        return numbers.astype(np.float64)
-
-
-def columns_by_name(X: Any, names: tuple[Any, ...] | None) -> Any:
-    """Select the model's columns from a table that names them; leave any other table as it is."""
-    columns = getattr(X, "columns", None)
-    if names is None or columns is None or not all(isinstance(column, str) for column in columns):
-        return X
-    if tuple(columns) == names:
-        return X
-    absent = [name for name in names if name not in columns]
-    if absent:
-        raise DataError(f"The table lacks columns that the model was fitted on: {absent}. Add them.")
-    return X[list(names)]
-
-
-def check_width(numbers: NDArray[Any], n_features: int) -> None:
-    """Refuse a table of another width than the model's."""
-    if numbers.shape[1] != n_features:
-        raise DataError(
-            f"The table has {numbers.shape[1]} columns, but the model was fitted on {n_features}. Give it those columns."
-        )
-
-
-def feature_names(model: Any) -> tuple[Any, ...] | None:
-    """Names of the columns as the model knows them, or None."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(names)
 
 
 # Trees and forests ---------------------------------------------------------------------------------------------------
@@ -341,13 +277,11 @@ def _as_fitted(X: Any, names: tuple[Any, ...] | None) -> Any:
 
 def _ada_boost(model: Any) -> Oracle:
     """Weighted votes of decision trees; of other classifiers, their weighted votes through their own oracles."""
-    from macem.adapters.sklearn_composites import over_members
-
     trees = model.estimators_
     if len(model.classes_) == 1:
         return _numbers_oracle(model, [replace(_votes(model, trees[:1], 1.0), trees=[constant([1.0])])], missing=False)
     if not all(type(tree).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier") for tree in trees):
-        return over_members(model, "its trees are not single trees")
+        return composites.over_members(model, "its trees are not single trees")
     n_classes = len(model.classes_)
     voters = []
     for tree, weight in zip(trees, model.estimator_weights_, strict=False):  # there are zero weights to spare
@@ -387,6 +321,10 @@ def _frozen(model: Any) -> Oracle:
 
 def _self_training(model: Any) -> Oracle:
     return oracle_for(model.estimator_)
+
+
+def _thresholded(model: Any) -> Oracle:
+    return BlackBoxOracle(model, note="its classes follow a threshold of its own, not the largest probability")
 
 
 def _one_class(model: Any) -> Oracle:
@@ -457,12 +395,19 @@ def _overriding_class(model: Any) -> str | None:
 
 _READERS: dict[str, Callable[[Any], Oracle]] = {
     "AdaBoostClassifier": _ada_boost,
+    "BaggingClassifier": composites.bagging,
     "BaseSearchCV": _best_of_search,
+    "BaseThresholdClassifier": _thresholded,
+    "CalibratedClassifierCV": composites.calibrated,
     "DecisionTreeClassifier": _tree,  # and ExtraTreeClassifier
     "ForestClassifier": _forest,  # random forests, extra trees, balanced random forests
     "FrozenEstimator": _frozen,
     "GradientBoostingClassifier": _gradient_boosting,
     "HistGradientBoostingClassifier": _hist_gradient_boosting,
+    "OneVsRestClassifier": composites.one_vs_rest,
     "Pipeline": _pipeline,
+    "RFE": composites.selected,  # and RFECV
     "SelfTrainingClassifier": _self_training,
+    "StackingClassifier": composites.stacking,
+    "VotingClassifier": composites.voting,
 }

@@ -2,11 +2,288 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
-from macem.oracle import BlackBoxOracle, Oracle
+import numpy as np
+from numpy.typing import NDArray
+
+from macem.adapters import oracle_for
+from macem.adapters.join import NumberReader, Part, feature_names, join, obstacle
+from macem.kernel import F8
+from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle, link_exactly
+from macem.trees import Link, Member
+
+__all__ = ["ComposedOracle", "bagging", "calibrated", "one_vs_rest", "over_members", "selected", "stacking", "voting"]
+
+
+# Means of members ----------------------------------------------------------------------------------------------------
+
+
+def bagging(model: Any) -> Oracle:
+    """Mean of members that may each see some of the columns and know some of the classes."""
+    everything = np.arange(model.n_features_in_)
+    parts = []
+    for member, features in zip(model.estimators_, model.estimators_features_, strict=True):
+        if not hasattr(member, "predict_proba"):
+            return BlackBoxOracle(model, note=f"its members, of {type(member).__name__}, vote and are no trees")
+        columns = None if np.array_equal(features, everything) else np.asarray(features)
+        oracle = oracle_for(member)
+        read = getattr(oracle, "read", None)
+        if read is not None and not isinstance(read, NumberReader):
+            read = _ReadArray(read, columns)
+        parts.append(Part(oracle, 1.0, [int(label) for label in member.classes_], columns, read))
+    return _mean(model, parts)
+
+
+@dataclass(frozen=True)
+class _ReadArray:
+    """Reads some columns of a table as an array, since bagging hides the names of columns from its members."""
+
+    read: Reader
+    columns: NDArray[np.int64] | None
+
+    def __call__(self, X: Any) -> F8:
+        array = np.asarray(X)
+        return self.read(array if self.columns is None else array[:, self.columns])
+
+
+def voting(model: Any) -> Oracle:
+    """Weighted mean of probabilities, or weighted shares of votes."""
+    weights = model._weights_not_none
+    everyone = range(len(model.classes_))
+    parts = [
+        Part(oracle_for(member), 1.0 if weights is None else float(weights[place]), everyone)
+        for place, member in enumerate(model.estimators_)
+    ]
+    if model.voting == "hard":
+        return _hard_voting(model, parts)
+    all_single = all(answers_in_single(part.oracle) for part in parts)
+    return _mean(model, parts, SingleMean if all_single and weights is None else TreeOracle)
+
+
+def _mean(model: Any, parts: Sequence[Part], kind: type[TreeOracle] = TreeOracle) -> Oracle:
+    reason = obstacle(parts)
+    if reason:
+        return over_members(model, reason)
+    return _join(model, parts, BlackBoxOracle(model), kind)
+
+
+def _join(model: Any, parts: Sequence[Part], live: Oracle, kind: type[TreeOracle] = TreeOracle) -> TreeOracle:
+    return join(
+        parts,
+        classes=np.asarray(model.classes_),
+        live=live,
+        n_features=model.n_features_in_,
+        names=feature_names(model),
+        kind=kind,
+    )
+
+
+def answers_in_single(oracle: Oracle) -> bool:
+    """Whether a model answers with float32 probabilities."""
+    return isinstance(oracle, TreeOracle) and all(member.single for member in oracle.members)
+
+
+class SingleMean(TreeOracle):
+    """A mean that NumPy takes in float32, since all members answer in float32."""
+
+    def predict_proba(self, X: Any) -> F8:
+        """Class probabilities, shape (n, n_classes), rounded as the model's own."""
+        return link_exactly(self.ensemble, self.raw_scores(X), np.float32)
+
+
+def selected(model: Any) -> Oracle:
+    """One model on the columns that were selected for it."""
+    inner = oracle_for(model.estimator_)
+    if not isinstance(inner, TreeOracle) or not isinstance(inner.read, NumberReader):
+        return BlackBoxOracle(model, note=getattr(inner, "note", "") or "its columns are selected from categories")
+    part = Part(inner, 1.0, range(len(model.classes_)), np.flatnonzero(model.support_))
+    return _join(model, [part], BlackBoxOracle(model))
+
+
+# Votes ---------------------------------------------------------------------------------------------------------------
+
+
+def _hard_voting(model: Any, parts: Sequence[Part]) -> Oracle:
+    live = BlackBoxOracle(VoteShares(model), note="its members vote")
+    voters = [_voter(member, part) for member, part in zip(model.estimators_, parts, strict=True)]
+    known = [voter for voter in voters if voter is not None]
+    if len(known) < len(voters) or obstacle(known):
+        return live
+    return _join(model, known, live)
+
+
+def _voter(model: Any, part: Part) -> Part | None:
+    """Turn a table that answers with probabilities into one that votes as the model's `predict` does, where it can."""
+    oracle: Any = part.oracle
+    if not isinstance(oracle, TreeOracle) or len(oracle.members) > 1 or oracle.members[0].single:
+        return None
+    (member,) = oracle.members
+    kinds = {base.__name__ for base in type(model).__mro__}
+    if member.link in (Link.IDENTITY, Link.ADABOOST):
+        votes = replace(member, link=Link.VOTE)
+    elif member.link == Link.SOFTMAX and kinds & {"GradientBoostingClassifier", "HistGradientBoostingClassifier"}:
+        votes = replace(member, link=Link.VOTE)
+    elif "HistGradientBoostingClassifier" in kinds:
+        votes = replace(member, link=Link.STEP)
+    elif "GradientBoostingClassifier" in kinds:  # a score of zero is its second class, not its first
+        mirrored = [replace(tree, value=-tree.value) for tree in member.trees]
+        votes = replace(member, link=Link.STEP, trees=mirrored, start=-member.start, classes=member.classes[::-1])
+    else:
+        return None
+    return replace(part, oracle=replace(oracle, members=[votes], total=None))
+
+
+@dataclass(frozen=True)
+class VoteShares:
+    """A hard voting classifier as one that answers with each class's share of the votes."""
+
+    model: Any
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels of the classes, shape (n_classes,)."""
+        return np.asarray(self.model.classes_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels that the model predicts, shape (n,)."""
+        return np.asarray(self.model.predict(X))
+
+    def predict_proba(self, X: Any) -> F8:
+        """Shares of the votes, shape (n, n_classes)."""
+        votes = self.model._predict(X)
+        weights = self.model._weights_not_none
+        shares = np.zeros((len(votes), len(self.classes_)))
+        for voter in range(votes.shape[1]):
+            shares[np.arange(len(votes)), votes[:, voter]] += 1.0 if weights is None else weights[voter]
+        return shares / (votes.shape[1] if weights is None else sum(weights))
+
+
+# Calibration ---------------------------------------------------------------------------------------------------------
+
+
+def calibrated(model: Any) -> Oracle:
+    """Mean of calibrated classifiers; a sigmoid on top of sums of trees is a sigmoid of sums of trees."""
+    folds = model.calibrated_classifiers_
+    parts = [_sigmoid(model, fold) for fold in folds]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or obstacle(known):
+        return over_members(model, f"its {model.method} calibration is no sum of trees")
+    return _join(model, known, BlackBoxOracle(model))
+
+
+def _sigmoid(model: Any, fold: Any) -> Part | None:
+    """Read one calibrated classifier of two classes, where sigmoid calibration sees a plain sum of trees."""
+    oracle: Any = oracle_for(fold.estimator)
+    if fold.method != "sigmoid" or len(model.classes_) != 2 or not isinstance(oracle, TreeOracle) or len(oracle.members) > 1:
+        return None
+    (member,) = oracle.members
+    slope, intercept = float(fold.calibrators[0].a_), float(fold.calibrators[0].b_)
+    if member.classes != (0, 1) or slope == 0.0:
+        return None
+    if member.link == Link.SIGMOID and hasattr(fold.estimator, "decision_function"):
+        score = np.array([1.0])
+    elif member.link == Link.IDENTITY:
+        score = np.array([0.0, 1.0])
+    elif member.link == Link.ADABOOST:
+        score = np.array([-1.0, 1.0])
+    else:
+        return None
+    calibrated_member = Member(
+        trees=[replace(tree, value=tree.value @ score[:, None]) for tree in member.trees],
+        n_outputs=1,
+        link=Link.SIGMOID,
+        start=member.start @ score[:, None] + member.divisor * intercept / slope,
+        classes=(0, 1),
+        slope=-slope,
+        divisor=member.divisor,
+    )
+    return Part(replace(oracle, members=[calibrated_member], total=None), 1.0, (0, 1))
+
+
+# Everything else -----------------------------------------------------------------------------------------------------
+
+
+def stacking(model: Any) -> Oracle:
+    """Ask one model with the answers of others."""
+    return over_members(model, "its final estimator sees the answers of its members, not the table")
+
+
+def one_vs_rest(model: Any) -> Oracle:
+    """Normalise the probabilities of one classifier per class."""
+    return over_members(model, "the probabilities of its members are normalised")
 
 
 def over_members(model: Any, reason: str) -> Oracle:
-    """Ask a composite through its members' own oracles."""
-    return BlackBoxOracle(model, note=reason)
+    """Ask a composite through the tables of those of its members that are tables."""
+    double = copy(model)
+    for name in ("estimators_", "calibrated_classifiers_"):
+        if hasattr(model, name):
+            setattr(double, name, [_stand_in(member) for member in getattr(model, name)])
+    if hasattr(model, "final_estimator_"):
+        double.final_estimator_ = _stand_in(model.final_estimator_)
+    replaced = [*getattr(double, "estimators_", ()), *getattr(double, "calibrated_classifiers_", ())]
+    if not any(isinstance(getattr(member, "estimator", member), StandIn) for member in replaced):
+        return BlackBoxOracle(model, note=reason)
+    return ComposedOracle(model, double, note=reason)
+
+
+def _stand_in(member: Any) -> Any:
+    """Put an estimator's table in its place; leave it where it has none."""
+    if type(member).__name__ == "_CalibratedClassifier":
+        double = copy(member)
+        double.estimator = _stand_in(member.estimator)
+        return double
+    oracle = oracle_for(member) if hasattr(member, "predict_proba") else None
+    return StandIn(member, oracle) if isinstance(oracle, TreeOracle | ComposedOracle) else member
+
+
+class StandIn:
+    """A fitted classifier whose probabilities come from its oracle, and everything else from itself."""
+
+    def __init__(self, model: Any, oracle: Oracle) -> None:
+        self.model = model
+        self.oracle = oracle
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Class probabilities, shape (n, n_classes), in the precision of the model."""
+        answer = self.oracle.predict_proba(X)
+        return answer.astype(np.float32) if answers_in_single(self.oracle) else answer
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("model", "oracle") or (name.startswith("__") and name != "__sklearn_tags__"):
+            raise AttributeError(name)  # pickle and copy ask before there is a model
+        return getattr(self.model, name)
+
+
+class ComposedOracle(BlackBoxOracle):
+    """A composite that is asked through its members' tables, by its own arithmetic.
+
+    Parameters
+    ----------
+    model : estimator
+        The user's own.
+    double : estimator
+        Its copy, with stand-ins for its members.
+    note : str
+        Why it is no table itself.
+    """
+
+    def __init__(self, model: Any, double: Any, *, note: str) -> None:
+        super().__init__(model, note=note)
+        self.through_tables = BlackBoxOracle(double)
+
+    @property
+    def live(self) -> BlackBoxOracle:
+        """The user's own model."""
+        return BlackBoxOracle(self.model, note=self.note)
+
+    def predict_proba(self, X: Any) -> F8:
+        """Class probabilities, shape (n, n_classes)."""
+        return self.through_tables.predict_proba(X)
