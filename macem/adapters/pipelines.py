@@ -8,21 +8,19 @@ threshold, which bisection over the floats finds. So the library's own rounding 
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-from macem.adapters.transformers import Column, NotColumnwise, Sources, trace
+from macem import kernel
+from macem.adapters.folding import Probe, fold
+from macem.adapters.transformers import NotColumnwise
 from macem.errors import DataError
 from macem.kernel import F8, I8
-from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
-from macem.trees import Member, Tree
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, link_exactly
 
 __all__ = ["PipelineOracle", "PipelineReader", "pipeline_oracle"]
 
@@ -48,8 +46,10 @@ def pipeline_oracle(pipeline: Any) -> Oracle:
     model = oracle_for(steps[-1])
     if not isinstance(model, TreeOracle):
         return BlackBoxOracle(pipeline, note=getattr(model, "note", "") or "its last step is a black box")
+    if not transformers:
+        return replace(model, live=BlackBoxOracle(pipeline))
     try:
-        return _Fold(pipeline, transformers, model).oracle({})
+        return _Folder(pipeline, transformers, model).oracle([])
     except NotColumnwise as reason:
         return BlackBoxOracle(pipeline, note=str(reason))
 
@@ -180,7 +180,7 @@ def _as_numbers(column: Any) -> F8:
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
-# Folding --------------------------------------------------------------------------------------------------------------
+# The folded oracle ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -188,38 +188,73 @@ class PipelineOracle(TreeOracle):
     """A pipeline folded into a table.
 
     Transformers calculate in the type of the column that they are given, so a table belongs to the types of the user's
-    columns: float64 at first (integers give the same table), and of others by `for_table`.
+    columns: float64 at first, which serves integers too, and others by `for_table`.
     """
 
     note: str = ""
-    fold: _Fold | None = None
+    folder: _Folder | None = None
 
     def for_table(self, X: Any) -> PipelineOracle:
         """Fold for the column types of a table, for instance of the background."""
-        assert self.fold is not None
-        return self.fold.oracle(self.fold.types(self.read.columns(X)))
+        return self._for_columns(self.read.columns(X))
 
     def predict_proba(self, X: Any) -> F8:
         """Class probabilities read off the table that belongs to the column types of `X`."""
-        return TreeOracle.predict_proba(self.for_table(X), X)
+        columns = self.read.columns(X)
+        oracle = self._for_columns(columns)
+        codes = oracle.read.codes(columns)
+        raw = np.empty((len(codes), oracle.ensemble.start.size))
+        kernel.raw_scores(oracle.ensemble, codes, raw)
+        return link_exactly(oracle.ensemble, raw)
+
+    def _for_columns(self, columns: Sequence[Any]) -> PipelineOracle:
+        return self.folder.oracle([column.dtype for column in columns])
 
 
-class _Fold:
-    """Everything that is needed to fold a pipeline for given types of its columns."""
+class _Folder:
+    """Folds a pipeline, once for each combination of column types."""
 
     def __init__(self, pipeline: Any, transformers: Sequence[Any], model: TreeOracle) -> None:
-        self.pipeline = pipeline
-        self.transformers = transformers
         self.model = model
-        self.n_features = int(pipeline.n_features_in_)
-        names = getattr(pipeline, "feature_names_in_", None)
-        self.names = None if names is None else tuple(names)
-        self.sources = Sources()
-        self.columns = [Column(position) for position in range(self.n_features)]
-        for transformer in transformers:
-            self.columns = trace(transformer, self.columns, self.sources)
-        if len(self.columns) != model.n_features:
-            raise NotColumnwise(f"the model sees {model.n_features} columns, not the {len(self.columns)} expected")
-        self.questions = _Questions.of(model)
-        self._refuse_double_use()
-        self._oracles: dict[Any, PipelineOracle] = {}
+        self.live = BlackBoxOracle(pipeline)
+        self.probe = Probe(pipeline, transformers, model)
+        self._types: dict[tuple[Any, ...], tuple[np.dtype[Any], ...]] = {}
+        self._oracles: dict[tuple[np.dtype[Any], ...], PipelineOracle] = {}
+
+    def oracle(self, types: Sequence[Any]) -> PipelineOracle:
+        """Fold for columns of these types, float64 where none are given."""
+        given = tuple(types)
+        if given not in self._types:
+            self._types[given] = self.probe.number_types(given or [np.dtype(float)] * self.probe.n_features)
+        key = self._types[given]
+        if key not in self._oracles:
+            self._oracles[key] = self._fold(key)
+        return self._oracles[key]
+
+    def _fold(self, types: Sequence[np.dtype[Any]]) -> PipelineOracle:
+        probe = self.probe
+        folded = fold(self.model.members, probe, types)
+        codes = [
+            {value: code for code, value in enumerate(probe.known_values(column).tolist())} if column in folded.coded else None
+            for column in range(probe.n_features)
+        ]
+        reader = PipelineReader(
+            n_features=probe.n_features,
+            names=probe.names,
+            needed=tuple(column in folded.asked | folded.coded for column in range(probe.n_features)),
+            vocabularies=tuple(codes),
+            unseen=tuple(folded.unseen.tolist()),
+            missing=tuple(folded.missing.tolist()),
+        )
+        return PipelineOracle(
+            members=folded.members,
+            classes=self.model.classes,
+            live=self.live,
+            read=reader,
+            n_features=probe.n_features,
+            single=False,
+            total=self.model.total,
+            feature_names=probe.names,
+            note=f"the pipeline is folded into its {type(self.live.model.steps[-1][1]).__name__}",
+            folder=self,
+        )
