@@ -185,7 +185,9 @@ def with_levels(column: Column, cells: NDArray[np.bool_], numbers: F8, levels: N
     chosen = levels[np.where(missing, 0, numbers).astype(np.int64)]
     chosen[missing] = None
     values = column.array.copy()
-    values[cells] = chosen
+    own = column.dtype
+    # a numeric column that was declared categorical takes its levels as numbers of its own dtype
+    values[cells] = chosen.astype(own) if isinstance(own, np.dtype) and own.kind in "iufb" else chosen
     return values
 
 

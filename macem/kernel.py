@@ -300,7 +300,8 @@ class Problems(NamedTuple):
 
     own: F8  # (P, d) x0, the row's numbers
     own_code: F8  # (P, d) the same as the table reads them
-    reference: F8  # (P, d) the row (PN), or the feasible numbers nearest to the base (PP)
+    reference: F8  # (P, d) what cost is measured from: the row (PN), or the base (PP)
+    anchor: F8  # (P, d) the feasible numbers nearest to the reference, where every search begins
     low: F8  # (P, d, 2) feasible numbers on each side of the base, on the data's grid; low > high: none
     high: F8  # (P, d, 2)
     allowed: NDArray[np.bool_]  # (P, L) feasible levels
@@ -601,11 +602,11 @@ class Best(NamedTuple):
 
 @compiled
 def start_iterates(plan: Plan, problems: Problems, iterates: Iterates) -> None:
-    """Every start begins at the reference."""
+    """Every start begins at the anchor."""
     for p in range(problems.goal.size):
         for start in range(iterates.point.shape[1]):
-            point_of(plan, problems.reference[p], iterates.point[p, start])
-            point_of(plan, problems.reference[p], iterates.centre[p, start])
+            point_of(plan, problems.anchor[p], iterates.point[p, start])
+            point_of(plan, problems.anchor[p], iterates.centre[p, start])
 
 
 @compiled
@@ -1259,10 +1260,10 @@ class Beam(NamedTuple):
 
 @compiled
 def start_beam(plan: Plan, problems: Problems, weights: Weights, beam: Beam, slot: int, p: int) -> None:
-    """The first state is the reference."""
+    """The first state is the anchor."""
     for feature in range(plan.kind.size):
-        beam.numbers[slot, 0, feature] = problems.reference[p, feature]
-    beam.cost[slot, 0] = 0.0
+        beam.numbers[slot, 0, feature] = problems.anchor[p, feature]
+    beam.cost[slot, 0] = cost_of(plan, weights, problems, p, problems.anchor[p])
     beam.n_states[slot] = 1
     beam.round[slot] = 0
     beam.polished[slot] = np.inf
@@ -1361,7 +1362,7 @@ def next_states(
             beam.child_state[slot, child] = -1
         if n_states == 0 and best.cost[p] < np.inf:
             beam.polished[slot] = np.finfo(np.float64).max
-    if n_states == 0 and beam.polished[slot] < np.inf and best.cost[p] < beam.polished[slot]:
+    if n_states == 0 and best.cost[p] < beam.polished[slot] * (1.0 - 1e-6) and beam.polished[slot] < np.inf:
         beam.polished[slot] = best.cost[p]
         n_states = inward_states(problems, beam, slot, p, best)
     for state in range(n_states):
@@ -1376,17 +1377,17 @@ def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best)
     width = beam.numbers.shape[1]
     n_states = 0
     for one in range(-1, n_features):
-        if one >= 0 and best.numbers[p, one] == problems.reference[p, one]:
+        if one >= 0 and best.numbers[p, one] == problems.anchor[p, one]:
             continue
         for two in range(-1, max(one, 0)):
-            if two >= 0 and (one < 0 or best.numbers[p, two] == problems.reference[p, two]):
+            if two >= 0 and (one < 0 or best.numbers[p, two] == problems.anchor[p, two]):
                 continue
             if n_states == width:
                 return n_states
             for feature in range(n_features):
                 number = best.numbers[p, feature]
                 if feature == one or feature == two or np.isnan(number):
-                    number = problems.reference[p, feature]
+                    number = problems.anchor[p, feature]
                 beam.numbers[slot, n_states, feature] = number
             n_states += 1
     return n_states
@@ -1483,10 +1484,10 @@ def enumerate_leaves(
             continue
         feasible = True
         for feature in range(n_features):
-            numbers[0, feature] = problems.reference[p, feature]
+            numbers[0, feature] = problems.anchor[p, feature]
         for place in range(depth):
             feature = np.int64(node_at(table, path_node[place])[2])
-            if not problems.movable[p, feature] or numbers[0, feature] != problems.reference[p, feature]:
+            if not problems.movable[p, feature] or numbers[0, feature] != problems.anchor[p, feature]:
                 continue
             number, found = nearest_on_path(
                 table, axes, plan, weights, problems, p, feature, path_node, path_right, depth, levels
@@ -1598,11 +1599,11 @@ def judge_rows(
 def begin_rows(
     plan: Plan, weights: Weights, problems: Problems, best: Best, progress: Progress, reached: NDArray[np.bool_]
 ) -> None:
-    """Problems whose reference has the wanted class are done: nothing is nearer."""
+    """Problems whose anchor has the wanted class are done: nothing is nearer."""
     for p in range(problems.goal.size):
         best.n_queries[p] += 1
         if reached[p]:
-            keep_if_best(plan, weights, problems, best, p, problems.reference[p])
+            keep_if_best(plan, weights, problems, best, p, problems.anchor[p])
             progress.done[p] = True
             progress.proved[p] = True
 
@@ -1753,3 +1754,20 @@ def keep_rows(
     for at in range(rows.size):
         if reached[at]:
             keep_if_best(plan, weights, problems, best, rows[at], numbers[at])
+
+
+@compiled
+def hash_rows(numbers: F8, owners: I8, hashes: U8) -> None:
+    """FNV-1a over the bits of each row; where a cell is the row's own (missing, or never seen) its owner counts too."""
+    bits = numbers.view(np.uint64)
+    prime = np.uint64(0x100000001B3)
+    for row in range(numbers.shape[0]):
+        value = np.uint64(0xCBF29CE484222325)
+        own = False
+        for feature in range(numbers.shape[1]):
+            value = (value ^ bits[row, feature]) * prime
+            value ^= value >> np.uint64(29)
+            own = own or not numbers[row, feature] >= 0.0
+        if own:
+            value = (value ^ np.uint64(owners[row] + 1)) * prime
+        hashes[row] = value

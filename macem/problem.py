@@ -12,7 +12,7 @@ from macem.features import Features
 from macem.kernel import F8, I8, Plan, Problems, Weights
 from macem.options import SearchOptions
 
-__all__ = ["POSITIVE", "NEGATIVE", "free_problems", "pose", "weights_from"]
+__all__ = ["NEGATIVE", "POSITIVE", "free_problems", "pose", "select", "weights_from"]
 
 POSITIVE = "positive"
 NEGATIVE = "negative"
@@ -69,10 +69,14 @@ def pose(
     if target is not None:
         goal[~positive] = target
         keep[:] = True
+    standing = features.special(numbers) | np.isnan(numbers)  # such a cell counts as standing at its base
+    base = np.where(np.repeat(standing, n_kinds, axis=0), own, features.base)
+    reference = np.where(positive[:, None], base, own)
     problems = Problems(
         own=own,
         own_code=np.repeat(np.ascontiguousarray(codes, dtype=np.float64), n_kinds, axis=0),
-        reference=own.copy(),
+        reference=reference,
+        anchor=own.copy(),
         low=low,
         high=high,
         allowed=allowed,
@@ -80,9 +84,7 @@ def pose(
         goal=goal,
         keep=keep.astype(np.int64),
     )
-    base = np.broadcast_to(features.base, own.shape)
-    for p, feature in zip(*np.nonzero(movable & positive[:, None]), strict=True):
-        problems.reference[p, feature] = _nearest_to_base(plan, problems, int(p), int(feature), base[p, feature])
+    _anchor(plan, problems, positive)
     return problems
 
 
@@ -96,7 +98,8 @@ def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: 
     return Problems(
         own=numbers,
         own_code=codes,
-        reference=numbers.copy(),
+        reference=numbers,
+        anchor=numbers,
         low=low,
         high=high,
         allowed=np.ones((n, plan.level_place.size), bool),
@@ -185,13 +188,16 @@ def _has_choice(plan: Plan, own: F8, low: F8, high: F8, allowed: NDArray[np.bool
     return choice
 
 
-def _nearest_to_base(plan: Plan, problems: Problems, p: int, feature: int, base: float) -> float:
-    """The base itself where it is feasible, else the feasible value nearest to it."""
-    if plan.kind[feature] > kernel.GRID:
-        return base  # the mode is nearer than any level
-    ends = [
-        min(max(base, problems.low[p, feature, side]), problems.high[p, feature, side])
-        for side in range(2)
-        if problems.low[p, feature, side] <= problems.high[p, feature, side]
-    ]
-    return min(ends, key=lambda end: abs(end - base))
+def _anchor(plan: Plan, problems: Problems, positive: NDArray[np.bool_]) -> None:
+    """Set the anchors of positives: the feasible numbers nearest to the base."""
+    moving = problems.movable & positive[:, None]
+    inside = np.clip(problems.reference[..., None], problems.low, problems.high)
+    gap = np.where(problems.low <= problems.high, np.abs(inside - problems.reference[..., None]), np.inf)
+    nearest = np.take_along_axis(inside, gap.argmin(axis=-1)[..., None], axis=-1)[..., 0]
+    is_level = plan.kind > kernel.GRID  # the mode is feasible, and nearer to the base than any other level
+    np.copyto(problems.anchor, np.where(is_level, problems.reference, nearest), where=moving)
+
+
+def select(problems: Problems, rows: I8) -> Problems:
+    """Some of the problems."""
+    return Problems(*(np.ascontiguousarray(field[rows]) for field in problems))

@@ -83,11 +83,11 @@ def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int =
 
 
 def begin(work: Work, plan: Plan, weights: Weights, ask: Ask) -> None:
-    """Ask for the references: a problem whose reference has the wanted class is solved."""
+    """Ask for the anchors: a problem whose anchor has the wanted class is solved."""
     n = work.problems.goal.size
     rows = np.arange(n)
     margins, reached = np.empty(n), np.empty(n, bool)
-    kernel.judge_rows(weights, work.problems, rows, ask(work.problems.reference, rows), margins, reached)
+    kernel.judge_rows(weights, work.problems, rows, ask(work.problems.anchor, rows), margins, reached)
     kernel.begin_rows(plan, weights, work.problems, work.best, work.progress, reached)
 
 

@@ -1,0 +1,726 @@
+"""Explainer: the order of events, from a table of rows to their explanations."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from macem import kernel, problem, refine, search
+from macem.adapters import oracle_for
+from macem.adapters.check import check_table
+from macem.errors import (
+    DataError,
+    MacemError,
+    ModelChangedError,
+    ModelError,
+    OptionError,
+    TableMismatchWarning,
+)
+from macem.features import Features
+from macem.kernel import F8, I8, Axes, Plan
+from macem.options import SearchOptions
+from macem.oracle import Oracle
+from macem.results import Contrast, Explanation, Explanations, Status
+from macem.search import Limits, Work
+from macem.strategies.encodings import Encoding, encoding_from
+from macem.trees import axes_of
+
+__all__ = ["Explainer", "warm_up"]
+
+KINDS = (problem.POSITIVE, problem.NEGATIVE)
+ROWS_AT_ONCE = 128
+COMPARED_ROWS = 200  # background rows on which table and model are compared
+SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
+CHANGED = 1e-5  # a gap between table and model that no order of summation explains
+
+
+class Explainer:
+    """Contrastive explanations of one classifier over one background.
+
+    Parameters
+    ----------
+    model : object
+        A fitted classifier with ``predict_proba``, a function from a table to probabilities, or an oracle.
+    X_train : DataFrame or array, shape (n, d)
+        The background that base values, ranges and frequencies come from. It is not kept.
+    categorical : sequence of names or positions, optional
+        Categorical columns; by default those of type str, object, category or bool.
+    base : dict, optional
+        ``{feature: value}``; medians and modes otherwise.
+    ranges : dict, optional
+        ``{feature: (low, high)}``; those of the background otherwise.
+    frozen : sequence of names
+        Features that keep the row's value.
+    directions : dict, optional
+        ``{feature: "increase" | "decrease"}``.
+    special_values : dict, optional
+        ``{feature or "*": [codes]}``, numbers that mean "no information". Such a cell stands at base and stays as it is.
+    encoding : {"fma", "ssa"} or Encoding
+        How categories become coordinates.
+    density : None, "kde", "copula", or object with ``log_density(X)``
+        Input density, weighed by ``options.density_weight``.
+    options : SearchOptions
+    adapter : Adapter, optional
+        Overrides discovery.
+
+    Raises
+    ------
+    DataError, OptionError, ModelError
+        Before any work, with a message that names the column, the value and the remedy.
+
+    Notes
+    -----
+    If the compiled table of the model disagrees with the model on the background, on a split boundary, with a missing
+    value or with an unseen level, a `TableMismatchWarning` names the gap, and the model is asked as a black box.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        X_train: Any,
+        *,
+        categorical: Sequence[Any] | None = None,
+        base: dict[Any, Any] | None = None,
+        ranges: dict[Any, tuple[float, float]] | None = None,
+        frozen: Sequence[Any] = (),
+        directions: dict[Any, str] | None = None,
+        special_values: dict[Any, Sequence[float]] | None = None,
+        encoding: str | Encoding = "fma",
+        density: Any = None,
+        options: SearchOptions | None = None,
+        adapter: Any = None,
+    ) -> None:
+        self.options = SearchOptions() if options is None else options
+        if not isinstance(self.options, SearchOptions):
+            raise OptionError(f"options={options!r} is not a SearchOptions; pass macem.SearchOptions(…).")
+        self.features = Features.fit(
+            X_train,
+            categorical=categorical,
+            base=base,
+            ranges=ranges,
+            frozen=frozen,
+            directions=directions,
+            special_values=special_values,
+        )
+        self.oracle: Oracle = oracle_for(model, adapter)
+        self._live: Any = getattr(self.oracle, "live", self.oracle)
+        self.encoding = encoding_from(encoding).fit(self.features)
+        self._density = _fitted_density(density, self.options, self.features, X_train)
+        background = self.features.check(_sample(X_train, COMPARED_ROWS))
+        asked = self.features.model_table(background)
+        probabilities = self._live.predict_proba(asked)
+        self.classes: NDArray[Any] = np.asarray(self._live.classes)
+        # a model whose predict follows another rule than the largest probability is asked for its verdict every time
+        self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
+        self._axes, self._obstacle = self._read_table(background, asked)
+
+    def explain(
+        self,
+        X: Any,
+        kinds: Sequence[str] = KINDS,
+        target: Any = None,
+        seed: int = 0,
+        n_jobs: int = 1,
+        max_queries: int | None = None,
+        time_limit: float | None = None,
+        progress: bool = False,
+    ) -> Explanations:
+        """Explain rows.
+
+        Parameters
+        ----------
+        X : DataFrame, Series, dict, list of dicts, or array of shape (n, d) or (d,)
+        kinds : sequence of {"positive", "negative"}
+        target : label, optional
+            The class that negatives are to reach; any other class by default.
+        seed : int
+            The same seed gives the same results: alone or in a batch, in any order, with any `n_jobs`.
+        n_jobs : int
+            Through joblib; inside ``joblib.parallel_config(backend=…)`` on any of its backends.
+        max_queries : int, optional
+            Model queries per row and kind, kept to within one step.
+        time_limit : float, optional
+            Seconds for the whole call, kept to within one step.
+        progress : bool
+            Show a progress bar on stderr.
+
+        Returns
+        -------
+        Explanations
+            One per row, in order. A row on which the model failed has an `error`; the others are not lost.
+
+        Raises
+        ------
+        DataError, OptionError
+            Before any work.
+        ModelChangedError
+            If the model no longer answers as it did when the explainer was made.
+        """
+        began = time.monotonic()
+        table = self.features.check(X)
+        kinds = self._checked_kinds(kinds)
+        goal = self._checked_target(target)
+        limits = Limits(
+            max_queries=_checked_count("max_queries", max_queries),
+            deadline=float("inf") if time_limit is None else began + _checked_seconds(time_limit),
+        )
+        seed = _checked_seed(seed)
+        at_once = 1 if time_limit is not None and self._axes is not None else ROWS_AT_ONCE
+        jobs = joblib.effective_n_jobs(n_jobs)
+        at_once = max(1, min(at_once, -(-len(table) // jobs)))
+        parts = [table.iloc[first : first + at_once] for first in range(0, len(table), at_once)]
+        schedule = self._schedule(seed) if parts else None
+        done: list[Explanation] = []
+        for part in _in_order(self, parts, (kinds, goal, schedule, limits), n_jobs, progress, len(table)):
+            done.extend(part)
+        return Explanations(done, self._provenance(seed, kinds, target, done, time.monotonic() - began))
+
+    def describe(self) -> str:
+        """Say which path the model takes, and why."""
+        note = getattr(self.oracle, "note", "")
+        ensemble = self.oracle.ensemble
+        if self._axes is not None and ensemble is not None:
+            n_trees = ensemble.tree_first.size - 1
+            words = f"compiled: the model is read as a table of {n_trees} trees ({ensemble.values.shape[0]} nodes)"
+        else:
+            words = f"lockstep: the model is asked in batches, because {self._obstacle}"
+        return f"{words}. {note}".strip()
+
+    def _read_table(self, background: pd.DataFrame, asked: Any) -> tuple[Axes | None, str]:
+        """What the compiled path reads, or why there is none."""
+        table, plan = self.oracle.ensemble, self.encoding.plan
+        if table is None:
+            return None, "it is a black box"
+        gap = check_table(self.oracle, asked)
+        if gap is not None:
+            warnings.warn(
+                f"The compiled copy of the model is not used: {gap}. The model is asked as a black box instead.",
+                TableMismatchWarning,
+                stacklevel=3,
+            )
+            self.oracle = self._live
+            return None, f"its compiled copy differs: {gap}"
+        if plan is None:
+            return None, "the encoding has no compiled plan"
+        if self._density is not None:
+            return None, "the density has no compiled plan"
+        clash = np.flatnonzero((table.n_codes > 0) & (plan.kind <= kernel.GRID))
+        if clash.size:
+            name = self.features.names[clash[0]]
+            return None, f"the model takes the numbers of {name!r} as categories; declare it categorical"
+        return axes_of(table, plan, self._level_codes(plan, background)), ""
+
+    def _level_codes(self, plan: Plan, background: pd.DataFrame) -> F8:
+        """What the table reads for each level: asked with a small table that shows them all."""
+        n_levels = np.diff(plan.level_first)
+        codes = np.zeros(plan.level_place.size)
+        n_rows = int(n_levels.max(initial=0))
+        if n_rows == 0:
+            return codes
+        like = background.iloc[np.zeros(n_rows, dtype=np.int64)]
+        numbers = np.tile(self.features.base, (n_rows, 1))
+        for feature in np.flatnonzero(n_levels):
+            numbers[:, feature] = np.minimum(np.arange(n_rows), n_levels[feature] - 1)
+        read = self._read(self.features.frame(numbers, like))
+        for feature in np.flatnonzero(n_levels):
+            first = plan.level_first[feature]
+            codes[first : first + n_levels[feature]] = read[: n_levels[feature], feature]
+        return codes
+
+    def _read(self, table: pd.DataFrame) -> F8:
+        oracle: Any = self.oracle
+        return np.ascontiguousarray(oracle.read(self.features.model_table(table)), dtype=np.float64)
+
+    def _schedule(self, seed: int) -> kernel.Schedule:
+        return search.schedule_for(
+            self.encoding.plan, self.options, seed, n_samples=getattr(self.encoding, "n_samples", 1)
+        )
+
+    def _explain_part(
+        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, schedule: kernel.Schedule, limits: Limits
+    ) -> list[Explanation]:
+        """Explain some rows together; if the model fails on some, the others are explained one by one."""
+        try:
+            return self._explain_rows(table, kinds, target, schedule, limits)
+        except ModelChangedError:
+            raise
+        except MacemError as error:
+            if len(table) > 1:
+                rows = [table.iloc[[row]] for row in range(len(table))]
+                return [one for row in rows for one in self._explain_part(row, kinds, target, schedule, limits)]
+            original = _rows_of(table)[0]
+            base = _rows_of(self.features.frame(self._bases(self.features.numbers(table)), table))[0]
+            return [Explanation(table.index[0], original, None, None, base, error=str(error))]
+
+    def _explain_rows(
+        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, schedule: kernel.Schedule, limits: Limits
+    ) -> list[Explanation]:
+        numbers = self.features.numbers(table)
+        on_table = self._axes is not None
+        codes = self._read(table) if on_table else numbers
+        probabilities, predicted = self._answer(table)
+        plan, weights = self.encoding.plan, problem.weights_from(self.options)
+        problems = problem.pose(
+            self.features,
+            plan,
+            numbers,
+            codes,
+            predicted,
+            kinds,
+            target=target,
+            away_from_base=self.options.away_from_base,
+        )
+        ask = _Asking(self, table, np.repeat(np.arange(len(table)), len(kinds)), numbers)
+        work = Work.on(problems, limits)
+        if target is not None:  # a row that is in the target class already has no way to go
+            there = np.repeat(predicted == target, len(kinds)) & np.tile([k == problem.NEGATIVE for k in kinds], len(table))
+            work.progress.done[there] = work.progress.proved[there] = True
+        self._solve(work, plan, weights, schedule, limits, ask)
+        shown, verdict = self._verify(table, work, ask, plan, weights, limits, predicted, target)
+        return self._assemble(table, numbers, probabilities, predicted, kinds, work, shown, verdict)
+
+    def _solve(
+        self,
+        work: Work,
+        plan: Plan,
+        weights: kernel.Weights,
+        schedule: kernel.Schedule,
+        limits: Limits,
+        ask: _Asking,
+    ) -> None:
+        """Search, then refine."""
+        search.begin(work, plan, weights, ask)
+        if limits.passed:
+            work.progress.exhausted[work.open] = True
+        table = self.oracle.ensemble
+        if self._axes is not None and table is not None:
+            if self.options.refine and table.tree_first.size == 2:
+                refine.on_table(work, table, self._axes, plan, weights, self.options)
+                return
+            search.compiled(work, table, self._axes, plan, weights, schedule)
+            if self.options.refine:
+                refine.on_table(work, table, self._axes, plan, weights, self.options)
+        else:
+            search.lockstep(work, plan, weights, schedule, ask, limits, self._log_density(ask))
+            if self.options.refine:
+                refine.batched(work, plan, weights, ask, limits)
+
+    def _log_density(self, ask: _Asking) -> Any:
+        if self._density is None or self.options.density_weight == 0.0:
+            return None
+        return lambda numbers, rows: np.asarray(self._density.log_density(ask.table_of(numbers, rows)), dtype=np.float64)
+
+    def _answer(self, table: pd.DataFrame) -> tuple[F8, I8]:
+        """Probabilities of rows, and their classes as the model's own predict decides them."""
+        asked = self.features.model_table(table)
+        probabilities = self.oracle.predict_proba(asked)
+        if self._axes is not None and self._follows_argmax and not _unsure(probabilities).any():
+            return probabilities, probabilities.argmax(axis=1)
+        return probabilities, _predict(self._live, asked)
+
+    def _verify(
+        self,
+        table: pd.DataFrame,
+        work: Work,
+        ask: _Asking,
+        plan: Plan,
+        weights: kernel.Weights,
+        limits: Limits,
+        predicted: I8,
+        target: int | None,
+    ) -> tuple[pd.DataFrame, _Verdict]:
+        """Ask the user's own model about every example as it will be shown; only that verdict counts."""
+        found = np.flatnonzero(np.isfinite(work.best.cost))
+        shown, verdict = self._judge(table, work, ask, found, predicted, check=True)
+        failed = found[~verdict.holds[found]]
+        if failed.size and self.options.refine:
+            # the table said so and the model does not (a tie, say): search again by asking the model itself
+            again = Work.on(problem.select(work.problems, failed), limits)
+            live = _Asking(self, table, ask.owners[failed], ask.numbers, live=True)
+            refine.batched(again, plan, weights, live, limits)
+            work.best.numbers[failed] = again.best.numbers
+            work.best.cost[failed] = again.best.cost
+            work.best.n_queries[failed] += again.best.n_queries
+            work.progress.proved[failed] = False
+            found = np.flatnonzero(np.isfinite(work.best.cost))
+            shown, verdict = self._judge(table, work, ask, found, predicted, check=False)
+            failed = found[~verdict.holds[found]]
+        work.best.cost[failed] = np.inf
+        work.progress.proved[failed] = False
+        return shown, verdict
+
+    def _judge(
+        self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8, predicted: I8, *, check: bool
+    ) -> tuple[pd.DataFrame, _Verdict]:
+        """One call of the model with the rows and all examples found for them."""
+        n, k = work.problems.goal.size, len(self.classes)
+        shown = self.features.frame(work.best.numbers[found], table.iloc[ask.owners[found]])
+        asked = pd.concat([table, shown]) if check else shown
+        model_table = self.features.model_table(asked)
+        answers = self._live.predict_proba(model_table)
+        if self._follows_argmax and self._axes is not None and not _unsure(answers).any():
+            labels = answers.argmax(axis=1)
+        else:
+            labels = _predict(self._live, model_table)
+        if check:
+            self._refuse_if_changed(table, answers[: len(table)], labels[: len(table)], predicted)
+            answers, labels = answers[len(table) :], labels[len(table) :]
+        verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool))
+        verdict.probabilities[found] = answers
+        verdict.labels[found] = labels
+        keep, goal = work.problems.keep[found] == 1, work.problems.goal[found]
+        verdict.holds[found] = np.where(keep, labels == goal, labels != goal)
+        return shown, verdict
+
+    def _refuse_if_changed(self, table: pd.DataFrame, answers: F8, labels: I8, predicted: I8) -> None:
+        expected = self.oracle.predict_proba(self.features.model_table(table)) if self._axes is not None else None
+        gap = np.zeros(len(table)) if expected is None else np.abs(expected - answers).max(axis=1)
+        wrong = np.flatnonzero((gap > CHANGED) | (labels != predicted))
+        if wrong.size:
+            row = wrong[0]
+            raise ModelChangedError(
+                f"The model changed since the explainer was made, or answers the same row in two ways: row "
+                f"{table.index[row]!r} was class {self.classes[predicted[row]]!r} and is class "
+                f"{self.classes[labels[row]]!r} now (gap in probability {gap[row]:.3g}). Make a new Explainer."
+            )
+
+    def _bases(self, numbers: F8) -> F8:
+        """Base values of rows: a missing cell or a special code stays as it is."""
+        standing = np.isnan(numbers) | self.features.special(numbers)
+        return np.where(standing, numbers, self.features.base)
+
+    def _assemble(
+        self,
+        table: pd.DataFrame,
+        numbers: F8,
+        probabilities: F8,
+        predicted: I8,
+        kinds: Sequence[str],
+        work: Work,
+        shown: pd.DataFrame,
+        verdict: _Verdict,
+    ) -> list[Explanation]:
+        """Results, from arrays to what a person reads."""
+        names = pd.Index(self.features.names, dtype=object) if not len(table.columns) else table.columns
+        originals, bases = _rows_of(table), _rows_of(self.features.frame(self._bases(numbers), table))
+        found = np.isfinite(work.best.cost)
+        examples = dict(zip(np.flatnonzero(found), _rows_of(shown), strict=True)) if found.any() else {}
+        sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
+        moved = self._importance(work)
+        distance = self._distance(work)
+        labels = pd.Index(self.classes)
+        explanations = []
+        for row in range(len(table)):
+            contrasts: dict[str, Contrast] = {}
+            for kind_at, kind in enumerate(kinds):
+                p = row * len(kinds) + kind_at
+                reference = originals[row] if kind == problem.NEGATIVE else bases[row]
+                status, changes = self._status(work, p), {}
+                if found[p]:
+                    differs = work.best.numbers[p] != work.problems.reference[p]
+                    differs &= ~np.isnan(work.best.numbers[p])
+                    changes = {
+                        names[at]: (reference.iloc[at], examples[p].iloc[at]) for at in np.flatnonzero(differs)
+                    }
+                contrasts[kind] = Contrast(
+                    kind=kind,
+                    status=status,
+                    values=examples.get(p),
+                    changes=changes,
+                    importance=pd.Series(moved[p], index=names),
+                    sensitivity=pd.Series(sensitivity[p], index=names),
+                    prediction=self.classes[verdict.labels[p]] if found[p] else None,
+                    probabilities=pd.Series(verdict.probabilities[p], index=labels) if found[p] else None,
+                    distance=float(distance[p]) if found[p] else None,
+                    n_changed=len(changes) if found[p] else None,
+                    n_queries=int(work.best.n_queries[p]),
+                    lower_bound=float(distance[p]) if found[p] and work.progress.proved[p] else None,
+                    reference=reference,
+                )
+            explanations.append(
+                Explanation(
+                    index=table.index[row],
+                    original=originals[row],
+                    prediction=self.classes[predicted[row]],
+                    probabilities=pd.Series(probabilities[row], index=labels),
+                    base=bases[row],
+                    **contrasts,
+                )
+            )
+        return explanations
+
+    def _status(self, work: Work, p: int) -> Status:
+        if np.isfinite(work.best.cost[p]):
+            return Status.FOUND
+        nothing_moves = not work.problems.movable[p].any()
+        if work.progress.proved[p] or nothing_moves or len(self.classes) == 1:
+            return Status.NONE_EXISTS
+        return Status.OUT_OF_BUDGET if work.progress.exhausted[p] else Status.NOT_FOUND
+
+    def _importance(self, work: Work) -> F8:
+        """Distance moved per feature in standard deviations; a category counts by its step in the encoding."""
+        plan, numbers, reference = self.encoding.plan, work.best.numbers, work.problems.reference
+        moved = np.abs(numbers - reference) / self.features.std
+        for feature in np.flatnonzero(plan.kind > kernel.GRID):
+            places = np.append(
+                plan.level_place[plan.level_first[feature] : plan.level_first[feature + 1]], plan.unseen_place[feature]
+            )
+            steps = [places[np.nan_to_num(column[:, feature], nan=0.0).astype(np.int64)] for column in (numbers, reference)]
+            moved[:, feature] = np.abs(steps[0] - steps[1])
+        moved[~np.isfinite(work.best.cost)] = 0.0
+        return np.nan_to_num(moved, nan=0.0)
+
+    def _distance(self, work: Work) -> F8:
+        costs = np.empty(work.problems.goal.size)
+        rows = np.arange(costs.size)
+        weights = problem.weights_from(self.options)
+        kernel.cost_rows(self.encoding.plan, weights, work.problems, rows, work.best.numbers, costs)
+        return costs
+
+    def _sensitivity(
+        self, table: pd.DataFrame, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int
+    ) -> F8:
+        sensitivity = np.zeros(work.problems.own.shape)
+        if not found.any() or not self.options.refine:
+            return sensitivity
+        rows = np.flatnonzero(found)
+        numbers = np.ascontiguousarray(work.best.numbers[rows])
+        plan, weights = self.encoding.plan, problem.weights_from(self.options)
+        if self._axes is not None and self.oracle.ensemble is not None:
+            like = table.iloc[rows // n_kinds]
+            codes = self._read(self.features.frame(numbers, like))
+            free = problem.free_problems(self.features, plan, numbers, codes, verdict.labels[rows])
+            sensitivity[rows] = refine.sensitivity_on_table(free, self.oracle.ensemble, self._axes, plan, weights)
+        else:
+            free = problem.free_problems(self.features, plan, numbers, numbers, verdict.labels[rows])
+            owners = rows // n_kinds
+            ask = _Asking(self, table, owners, self.features.numbers(table))
+            sensitivity[rows] = refine.sensitivity_asked(free, plan, weights, ask)
+        return sensitivity
+
+    def _checked_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
+        kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown or not kinds or len(set(kinds)) != len(kinds):
+            raise OptionError(f'kinds={kinds!r} is not possible; give "positive", "negative" or both.')
+        return kinds
+
+    def _checked_target(self, target: Any) -> int | None:
+        if target is None:
+            return None
+        at = np.flatnonzero(self.classes == target)
+        if at.size != 1:
+            raise OptionError(f"target={target!r} is not a class of the model; its classes are {self.classes.tolist()}.")
+        return int(at[0])
+
+    def _provenance(
+        self, seed: int, kinds: Sequence[str], target: Any, done: list[Explanation], seconds: float
+    ) -> dict[str, Any]:
+        import sklearn
+
+        import macem
+
+        model = getattr(self._live, "model", self.oracle)
+        return {
+            "macem": macem.__version__,
+            "model": f"{type(model).__module__}.{type(model).__qualname__}",
+            "path": self.describe(),
+            "classes": self.classes.tolist(),
+            "kinds": list(kinds),
+            "target": target,
+            "seed": seed,
+            "options": self.options.as_dict(),
+            "background": self.features.fingerprint,
+            "n_background": self.features.n_background,
+            "n_rows": len(done),
+            "n_queries": sum(contrast.n_queries for one in done for contrast in one.contrasts),
+            "seconds": seconds,
+            "versions": {"numpy": np.__version__, "pandas": pd.__version__, "scikit-learn": sklearn.__version__},
+        }
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What the user's own model says of the examples."""
+
+    probabilities: F8
+    labels: I8
+    holds: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Asks the oracle about numbers, in the user's own form; equal questions are asked once."""
+
+    explainer: Explainer
+    table: pd.DataFrame
+    owners: I8  # the row of the table behind each problem
+    numbers: F8  # of the table
+    live: bool = False
+
+    def __call__(self, numbers: F8, rows: I8) -> F8:
+        first, place = np.unique(kernel_hashes(numbers, self.owners[rows]), return_index=True, return_inverse=True)[1:]
+        explainer = self.explainer
+        oracle = explainer._live if self.live else explainer.oracle
+        asked = explainer.features.model_table(self.table_of(numbers[first], rows[first]))
+        probabilities = oracle.predict_proba(asked)
+        if not explainer._follows_argmax:
+            # the model's own verdict counts, so its class is lifted to the top
+            labels = _predict(explainer._live, asked)
+            probabilities = probabilities.copy()
+            probabilities[np.arange(labels.size), labels] = probabilities.max(axis=1) + SURE
+        return probabilities[place]
+
+    def table_of(self, numbers: F8, rows: I8) -> pd.DataFrame:
+        """The user's table of numbers, each row in the form of the row that it belongs to."""
+        return self.explainer.features.frame(numbers, self.table.iloc[self.owners[rows]])
+
+
+def kernel_hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
+    """A 64-bit hash per query: its numbers, and its owner where a cell is the row's own (missing, or never seen)."""
+    hashes = np.empty(numbers.shape[0], np.uint64)
+    kernel.hash_rows(np.ascontiguousarray(numbers), np.ascontiguousarray(owners), hashes)
+    return hashes
+
+
+def warm_up() -> None:
+    """Compile, or load from disk, everything that an explanation runs: for images and servers."""
+    from macem.trees import Link, Member, Tree
+    from macem.oracle import BlackBoxOracle, TreeOracle
+
+    def answer(X: Any) -> F8:
+        positive = (np.asarray(X)[:, 0] > 0.5).astype(np.float64)
+        return np.column_stack([1.0 - positive, positive])
+
+    stump = Tree(
+        feature=np.array([0, -1, -1]),
+        threshold=np.array([0.5, 0.0, 0.0]),
+        left=np.array([1, 0, 0]),
+        right=np.array([2, 0, 0]),
+        value=np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]),
+        missing_left=np.array([True, False, False]),
+    )
+    background = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    for n_trees in (1, 2):
+        member = Member([stump] * n_trees, 2, Link.IDENTITY, np.zeros(2), (0, 1), divisor=float(n_trees))
+        oracle = TreeOracle(
+            members=[member],
+            classes=np.array([0, 1]),
+            live=BlackBoxOracle(answer, classes=[0, 1]),
+            read=_as_floats,
+            n_features=2,
+            single=True,
+        )
+        Explainer(oracle, background).explain(background)
+    Explainer(answer, background).explain(background)
+
+
+def _as_floats(X: Any) -> F8:
+    return np.asarray(X, dtype=np.float64)
+
+
+def _predict(live: Any, table: Any) -> I8:
+    """Classes as positions; an oracle without predict decides by the largest probability."""
+    if hasattr(live, "predict"):
+        return np.asarray(live.predict(table), dtype=np.int64)
+    return np.asarray(live.predict_proba(table).argmax(axis=1), dtype=np.int64)
+
+
+def _unsure(probabilities: F8) -> NDArray[np.bool_]:
+    """Rows whose two top classes are so close that the model's own rule must decide."""
+    if probabilities.shape[1] < 2:
+        return np.zeros(probabilities.shape[0], bool)
+    top = np.partition(probabilities, -2, axis=1)
+    return top[:, -1] - top[:, -2] < SURE
+
+
+def _rows_of(table: pd.DataFrame) -> list[pd.Series[Any]]:
+    """Rows as Series; cheaper than `iloc` row by row."""
+    if len({str(dtype) for dtype in table.dtypes}) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
+        cells: Any = table.to_numpy()
+        dtype = cells.dtype
+    else:
+        cells = np.empty(table.shape, dtype=object)
+        for at in range(table.shape[1]):
+            cells[:, at] = table.iloc[:, at].astype(object)
+        dtype = object
+    return [
+        pd.Series(cells[row], index=table.columns, name=table.index[row], dtype=dtype) for row in range(len(table))
+    ]
+
+
+def _sample(X: Any, n_rows: int) -> Any:
+    """Rows spread evenly over a table."""
+    n = len(X)
+    if n <= n_rows:
+        return X
+    rows = np.linspace(0, n - 1, n_rows).astype(np.int64)
+    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+
+
+def _fitted_density(density: Any, options: SearchOptions, features: Features, X_train: Any) -> Any:
+    if density is None:
+        if options.density_weight > 0.0:
+            raise OptionError(
+                f'density_weight={options.density_weight} needs a density; pass density="kde" or "copula".'
+            )
+        return None
+    from macem.strategies.densities import density_from
+
+    table = features.check(X_train)
+    return density_from(density).fit(features, features.numbers(table), features.model_table(table))
+
+
+def _in_order(
+    explainer: Explainer,
+    parts: list[pd.DataFrame],
+    arguments: tuple[Any, ...],
+    n_jobs: int,
+    progress: bool,
+    n_rows: int,
+) -> Iterator[list[Explanation]]:
+    """Explain parts in parallel and hand them over in order."""
+    call = joblib.delayed(explainer._explain_part)
+    if n_jobs == 1 and len(parts) <= 1:
+        results: Any = (explainer._explain_part(part, *arguments) for part in parts)
+    else:
+        results = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
+            call(part, *arguments) for part in parts
+        )
+    if not progress:
+        yield from results
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=n_rows, desc="explaining", unit="row") as bar:
+        for part in results:
+            bar.update(len(part))
+            yield part
+
+
+def _checked_count(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise OptionError(f"{name}={value!r} is not a whole number of at least 1; give one, or None for no limit.")
+    return int(value)
+
+
+def _checked_seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
+        raise OptionError(f"time_limit={value!r} is not a number of seconds; give one, or None for no limit.")
+    return float(value)
+
+
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise OptionError(f"seed={seed!r} is not a whole number of at least 0; give one.")
+    return int(seed)
