@@ -245,7 +245,7 @@ class _Asked:
         return self.explainer.explain(frame, **self.call)
 
     def probe(self) -> object:
-        return self.explainer.oracle.live.predict_proba(self.explainer.features.model_table(self.check(self.known_row)))
+        return self.explainer.oracle.predict_proba(self.explainer.features.model_table(self.check(self.known_row)))
 
 
 def _explain(chosen: argparse.Namespace) -> int:
@@ -273,7 +273,7 @@ def _explain(chosen: argparse.Namespace) -> int:
             settings, ["categorical", "base", "ranges", "frozen", "directions", "special_values", "encoding", "density"]
         ),
     )
-    classes = explainer.oracle.classes
+    classes = explainer.classes
     call = _some(settings, ["kinds", "seed", "n_jobs", "max_queries", "time_limit"])
     if "target" in settings:
         call["target"] = _label(settings["target"], classes)

@@ -1,0 +1,675 @@
+"""Pictures of explanations: axes in, axes out; matplotlib is imported when the first is drawn.
+
+Colours are from Okabe and Ito's palette, and every mark also has a shape of its own. Long names are wrapped.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from macem.errors import MacemError, OptionError
+from macem.reasons import is_missing, readable, readable_pair
+from macem.results import Contrast, Explanation, Explanations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from macem.explainer import Explainer
+    from macem.features import Features
+
+__all__ = [
+    "plot_application",
+    "plot_batch",
+    "plot_explanation",
+    "plot_frequency_map",
+    "plot_profile",
+    "plot_tree_path",
+    "tree_path",
+]
+
+BASE, ROW, POSITIVE, NEGATIVE = "#8C8C8C", "#000000", "#0072B2", "#D55E00"
+COLOURS = {"positive": POSITIVE, "negative": NEGATIVE}
+CLASS_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#999999")
+HATCHES = ("", "//", "..", "xx", "--", "oo")
+MOST_FEATURES = 12
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+
+
+def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
+    """Draw one explanation: a lane per changed feature with its base value, the row, and both contrasts.
+
+    Each lane has its own scale, from the least to the largest value that it shows; categories stand side by side.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    ax : Axes, optional
+        A new figure of slide size by default.
+
+    Returns
+    -------
+    Axes
+    """
+    found = [contrast for contrast in explanation.contrasts if contrast.found]
+    changed = list(dict.fromkeys(name for contrast in found for name in contrast.ranked))
+    shown = changed[:MOST_FEATURES]
+    ax = ax if ax is not None else _new_axes(height=2.4 + 0.95 * max(len(shown), 1))
+    for lane, name in enumerate(shown):
+        _draw_lane(ax, -lane, name, explanation)
+    ax.set_xlim(-0.12, 1.12)
+    ax.set_ylim(-max(len(shown) - 1, 0) - 0.62, 0.55)
+    ax.set_yticks([-lane for lane in range(len(shown))], [_wrapped(name) for name in shown])
+    ax.set_xticks([])
+    _bare(ax, keep=())
+    probability = explanation.probability
+    title = f"Row {explanation.index}: {readable(explanation.prediction)}"
+    _title(ax, title + (f" (probability {probability:.2f})" if probability is not None else ""))
+    hidden = len(changed) - len(shown)
+    notes = [f"{contrast.kind}: {_note(contrast)}" for contrast in explanation.contrasts if not contrast.changes]
+    notes += [explanation.error] if explanation.error else []
+    notes += [f"and {hidden} more changed features"] if hidden else []
+    _legend(ax, explanation, found, notes)
+    return ax
+
+
+def _draw_lane(ax: Axes, y: float, name: Any, explanation: Explanation) -> None:
+    marks: list[tuple[Any, str, dict[str, Any]]] = [
+        (explanation.base[name], BASE, {"marker": "|", "markersize": 26, "markeredgewidth": 4}),
+        (
+            explanation.original[name],
+            ROW,
+            {"marker": "o", "markersize": 17, "fillstyle": "none", "markeredgewidth": 2.2},
+        ),
+    ]
+    arrows = []
+    for contrast in explanation.contrasts:
+        if contrast.found and name in contrast.changes:
+            start, end = contrast.changes[name]
+            shape = {"marker": "^" if contrast.kind == "positive" else "D", "markersize": 8.5}
+            marks.append((end, COLOURS[contrast.kind], shape))
+            arrows.append((start, end, COLOURS[contrast.kind]))
+    place = _places([value for value, _, _ in marks])
+    ax.plot([0, 1], [y, y], color="#DDDDDD", linewidth=6, solid_capstyle="round", zorder=0)
+    for start, end, colour in arrows:
+        ax.annotate(
+            "",
+            (place[_key(end)], y),
+            (place[_key(start)], y),
+            arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 2, "shrinkA": 8, "shrinkB": 7},
+        )
+    for value, colour, style in marks:
+        ax.plot([place[_key(value)]], [y], color=colour, linestyle="none", zorder=3, **style)
+    _label_values(ax, y, {key: readable(key) for key in place}, place)
+
+
+def _label_values(ax: Axes, y: float, texts: dict[Any, str], place: dict[Any, float]) -> None:
+    """Write the values under their marks; where two would touch, the second goes above the lane."""
+    last_end = -np.inf
+    for key in sorted(place, key=lambda one: place[one]):
+        text = _wrapped(texts[key], 20, 2)
+        half = 0.0085 * max(len(line) for line in text.split("\n"))
+        x = place[key]
+        below = x - half > last_end
+        if below:
+            last_end = x + half
+        ax.annotate(
+            text,
+            (x, y),
+            xytext=(0, -17 if below else 17),
+            textcoords="offset points",
+            ha="center",
+            va="top" if below else "bottom",
+            fontsize=11,
+        )
+
+
+def _key(value: Any) -> Any:
+    return None if is_missing(value) else value
+
+
+def _places(values: Sequence[Any]) -> dict[Any, float]:
+    """Where each distinct value stands between 0 and 1: numbers to scale, anything else side by side."""
+    distinct = list(dict.fromkeys(_key(value) for value in values))
+    if all(_is_number(value) for value in distinct):
+        low, high = float(min(distinct)), float(max(distinct))
+        return {value: (float(value) - low) / (high - low) if high > low else 0.5 for value in distinct}
+    if len(distinct) == 1:
+        return {distinct[0]: 0.5}
+    return {value: position / (len(distinct) - 1) for position, value in enumerate(distinct)}
+
+
+def _note(contrast: Contrast) -> str:
+    return "no feature is needed, the base values keep the class" if contrast.found else str(contrast.status)
+
+
+def _legend(ax: Axes, explanation: Explanation, found: Sequence[Contrast], notes: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    def handle(colour: str, label: str, **style: Any) -> Line2D:
+        return Line2D([], [], color=colour, linestyle="none", label=label, **style)
+
+    handles = [
+        handle(BASE, "base value", marker="|", markersize=15, markeredgewidth=4),
+        handle(ROW, f"the row: {readable(explanation.prediction)}", marker="o", markersize=12, fillstyle="none"),
+    ]
+    for contrast in found:
+        if contrast.changes:
+            still = "still " if contrast.kind == "positive" else ""
+            label = f"pertinent {contrast.kind}: {still}{readable(contrast.prediction)}"
+            marker = "^" if contrast.kind == "positive" else "D"
+            handles.append(handle(COLOURS[contrast.kind], label, marker=marker, markersize=9))
+    handles += [handle("none", textwrap.shorten(note, 110)) for note in notes]
+    ax.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        ncols=2,
+        frameon=False,
+        fontsize=12.5,
+        borderaxespad=0.2,
+    )
+
+
+def plot_application(
+    explanation: Explanation, axes: Sequence[Axes] | None = None, n_features: int = 5
+) -> Sequence[Axes]:
+    """Draw the paper's figure 1: how far the pertinent features of one application lie from their base values.
+
+    The left axes show the pertinent positive, the right axes the pertinent negative. Bars start at the base value; the
+    outline is the row, the filled bar the contrast, each feature to its own scale.
+
+    Parameters
+    ----------
+    explanation : Explanation
+    axes : two Axes, optional
+    n_features : int
+        So many of the most important features, at most.
+
+    Returns
+    -------
+    sequence of two Axes
+    """
+    if axes is None:
+        axes = _new_figure((13, 5)).subplots(1, 2)
+    decision = readable(explanation.prediction)
+    titles = {"positive": f"Still {decision} with only this", "negative": "What would change it"}
+    for ax, (kind, title) in zip(axes, titles.items(), strict=True):
+        contrast = getattr(explanation, kind)
+        ax.set_xlim(-1.2, 1.2)
+        ax.set_yticks([])
+        if contrast is None or not contrast.changes:
+            _title(ax, title, COLOURS[kind])
+            ax.set_axis_off()
+            ax.text(
+                -1.15, 0.8, textwrap.fill("not asked for" if contrast is None else _note(contrast), 40), fontsize=14
+            )
+            continue
+        _title(ax, title if kind == "positive" else f"{readable(contrast.prediction)} if this changes", COLOURS[kind])
+        names = contrast.ranked[:n_features]
+        for lane, name in enumerate(names):
+            _draw_bar(ax, -lane, name, explanation, contrast)
+        ax.axvline(0, color=BASE, linewidth=3, zorder=0)
+        ax.set_ylim(-max(len(names), 3) + 0.4, 0.75)
+        ax.set_xticks([0], ["base value"])
+        _bare(ax, keep=("bottom",))
+    return axes
+
+
+def _draw_bar(ax: Axes, y: float, name: Any, explanation: Explanation, contrast: Contrast) -> None:
+    assert contrast.values is not None
+    values = (explanation.base[name], explanation.original[name], contrast.values[name])
+    row, end = _displacements(*values)
+    colour, marker = COLOURS[contrast.kind], "^" if contrast.kind == "positive" else "D"
+    ax.barh(y, row, 0.34, facecolor="none", edgecolor=ROW, linewidth=1.8)
+    ax.barh(y, end, 0.17, color=colour)
+    ax.plot([end], [y], marker, color=colour, markersize=10, zorder=3)
+    start, target = readable_pair(values[1], values[2])
+    words = f"{start} → {target}" if contrast.kind == "negative" else f"{target} (base {readable(values[0])})"
+    ax.text(-1.18, y + 0.22, _wrapped(f"{name}: {words}", 58, 2), fontsize=12, va="bottom")
+
+
+def _displacements(base: Any, row: Any, end: Any) -> tuple[float, float]:
+    """How far row and contrast lie from the base, the farther being 1; another category than both stands at -1."""
+    if _is_number(base) and _is_number(row) and _is_number(end):
+        moves = (float(row) - float(base), float(end) - float(base))
+        largest = max(abs(move) for move in moves)
+        return (moves[0] / largest, moves[1] / largest) if largest > 0 else (0.0, 0.0)
+    base, row, end = _key(base), _key(row), _key(end)
+    return float(row != base), 0.0 if end == base else 1.0 if end == row else -1.0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and not is_missing(value)
+
+
+def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+    """Draw a batch: which features are pertinent how often, by predicted class, and how far the contrasts lie.
+
+    Parameters
+    ----------
+    explanations : Explanations
+    axes : three Axes, optional
+        For the positives, the negatives, and the distances.
+
+    Returns
+    -------
+    sequence of three Axes
+    """
+    changes, summary = explanations.to_frame(), explanations.summary()
+    summary = summary[summary["kind"].notna()]
+    classes = list(dict.fromkeys(sorted(summary["prediction"].dropna().tolist(), key=str)))
+    if axes is None:
+        n_bars = max(
+            [1, *(min(changes.loc[changes["kind"] == kind, "feature"].nunique(), MOST_FEATURES) for kind in COLOURS)]
+        )
+        axes = _new_figure((16, 3.2 + 0.42 * n_bars)).subplots(1, 3, width_ratios=(1, 1, 0.85))
+    for ax, kind in zip(axes, COLOURS, strict=False):
+        rows = summary[summary["kind"] == kind]
+        _draw_frequencies(ax, changes[changes["kind"] == kind], rows, classes)
+        _title(ax, f"Pertinent {kind}s", COLOURS[kind])
+    _draw_distances(axes[2], summary)
+    return axes
+
+
+def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, classes: Sequence[Any]) -> None:
+    counts = changes["feature"].value_counts(sort=True)
+    names = list(counts.index[:MOST_FEATURES])
+    left = np.zeros(len(names))
+    for position, label in enumerate(classes):
+        per_feature = changes.loc[changes["prediction"] == label, "feature"].value_counts()
+        share = np.array([per_feature.get(name, 0) for name in names]) / max(len(rows), 1) * 100
+        ax.barh(
+            range(len(names)),
+            share,
+            left=left,
+            color=CLASS_COLOURS[position % len(CLASS_COLOURS)],
+            hatch=HATCHES[position % len(HATCHES)],
+            edgecolor="white",
+            label=readable(label),
+        )
+        left += share
+    ax.set_yticks(range(len(names)), [_wrapped(name) for name in names])
+    ax.set_ylim(max(len(names), 4) - 0.4, -0.6)
+    if names:
+        ax.legend(title="predicted class", frameon=False, fontsize=11, title_fontsize=11, ncols=3, **BELOW)
+    else:
+        ax.text(0.5, 0.5, "no feature is changed", ha="center", va="center", transform=ax.transAxes, fontsize=13)
+    ax.set_xlabel("rows that change the feature, %")
+    _bare(ax)
+
+
+def _draw_distances(ax: Axes, summary: pd.DataFrame) -> None:
+    for kind, colour in COLOURS.items():
+        distances = np.sort(
+            summary.loc[(summary["kind"] == kind) & (summary["status"] == "found"), "distance"].to_numpy(float)
+        )
+        asked = int((summary["kind"] == kind).sum())
+        if len(distances):
+            share = np.arange(len(distances) + 1) / asked * 100
+            style = "-" if kind == "positive" else "--"
+            ax.step(
+                [0, *distances],
+                share,
+                where="post",
+                color=colour,
+                linestyle=style,
+                linewidth=2.5,
+                label=f"pertinent {kind}s",
+            )
+    ax.set_ylim(0, 102)
+    ax.set_xlim(left=0)
+    ax.set_xlabel("distance, at most")
+    ax.set_ylabel("rows, %")
+    _title(ax, "How far")
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize=11, **BELOW)
+    _bare(ax)
+
+
+def plot_profile(
+    explainer: Explainer,
+    row: Any,
+    feature: Any,
+    ax: Axes | None = None,
+    *,
+    explanation: Explanation | None = None,
+    n_points: int = 201,
+) -> Axes:
+    """Draw the class probabilities along one feature, all others held, with base, row and contrasts marked.
+
+    Parameters
+    ----------
+    explainer : Explainer
+    row : table of one row
+    feature : name
+    ax : Axes, optional
+    explanation : Explanation, optional
+        Of this row; it is made if it is not given.
+    n_points : int
+        Points at which the model is asked, for a number; every category of a categorical feature is asked.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    OptionError
+        If there is no such feature.
+    """
+    features = explainer.features
+    at = features.position(feature)
+    frame = features.check(row)
+    if len(frame) != 1:
+        raise OptionError(f"row holds {len(frame)} rows; give the one to draw.")
+    explanation = explanation if explanation is not None else explainer.explain(frame)[0]
+    name = features.names[at]
+    shown = [explanation.original[name], explanation.base[name]]
+    shown += [contrast.values[name] for contrast in explanation.contrasts if contrast.values is not None]
+    numbers = features.numbers(frame)[0]
+    levels = features.levels[at]
+    if levels is None:
+        finite = [float(value) for value in shown if not is_missing(value)]
+        low, high = min([features.low[at], *finite]), max([features.high[at], *finite])
+        grid = np.unique(np.concatenate([np.linspace(low, high, n_points), finite]))
+        if features.decimals[at] >= 0:
+            grid = np.unique(np.round(grid, int(features.decimals[at])))
+    else:
+        grid = np.arange(min(len(levels), 30), dtype=float)
+    table = np.repeat(numbers[None, :], len(grid), axis=0)
+    table[:, at] = grid
+    like = frame.iloc[np.zeros(len(grid), dtype=int)]
+    probabilities = explainer.oracle.predict_proba(features.model_table(features.frame(table, like)))
+    ax = ax if ax is not None else _new_axes(height=5.2)
+    texts = None if levels is None else [readable(level) for level in levels[: len(grid)]]
+    _draw_profile(ax, grid, probabilities, list(explainer.oracle.classes), texts)
+    _mark_profile(ax, explanation, name, levels)
+    ax.set_xlabel(_wrapped(name, 60, 2))
+    ax.set_ylabel("probability")
+    ax.set_ylim(-0.02, 1.02)
+    _title(ax, f"Row {explanation.index}: {readable(explanation.prediction)}, along {_wrapped(name, 40, 1)}")
+    ax.legend(frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1))
+    _bare(ax)
+    return ax
+
+
+def _draw_profile(ax: Axes, grid: Any, probabilities: Any, classes: Sequence[Any], texts: Sequence[str] | None) -> None:
+    styles = ("-", "--", ":", "-.")
+    for position, label in enumerate(classes):
+        colour = CLASS_COLOURS[position % len(CLASS_COLOURS)]
+        legend = f"probability of {readable(label)}"
+        if texts is None:
+            ax.step(
+                grid,
+                probabilities[:, position],
+                where="mid",
+                color=colour,
+                linewidth=2.5,
+                linestyle=styles[position % 4],
+                label=legend,
+            )
+        else:
+            width = 0.8 / len(classes)
+            ax.bar(
+                grid + (position - (len(classes) - 1) / 2) * width,
+                probabilities[:, position],
+                width,
+                color=colour,
+                hatch=HATCHES[position % len(HATCHES)],
+                edgecolor="white",
+                label=legend,
+            )
+    if texts is not None:
+        long = len(texts) > 4 or max(map(len, texts)) > 14
+        ax.set_xticks(
+            grid,
+            [_wrapped(text, 22, 2) for text in texts],
+            rotation=30 if long else 0,
+            ha="right" if long else "center",
+        )
+
+
+def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) -> None:
+    """Mark the base, the row and the contrasts on the axis of the feature."""
+    order = None if levels is None else {level: position for position, level in enumerate(levels)}
+    marks = [
+        ("base value", explanation.base[name], BASE, "|", 22),
+        ("the row", explanation.original[name], ROW, "o", 15),
+    ]
+    for contrast in explanation.contrasts:
+        if contrast.values is not None:
+            marker = "^" if contrast.kind == "positive" else "D"
+            marks.append((f"pertinent {contrast.kind}", contrast.values[name], COLOURS[contrast.kind], marker, 9))
+    for label, value, colour, marker, size in marks:
+        x = None if is_missing(value) else float(value) if order is None else order.get(value)
+        if x is not None:
+            ax.plot(
+                [x],
+                [0.0],
+                color=colour,
+                linestyle="none",
+                marker=marker,
+                markersize=size,
+                markeredgewidth=3 if marker == "|" else 2,
+                fillstyle="none" if marker == "o" else "full",
+                label=f"{label}: {readable(value)}",
+                clip_on=False,
+                zorder=4,
+            )
+            ax.axvline(x, color=colour, linewidth=1, linestyle=":", zorder=0)
+
+
+def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None) -> Axes:
+    """Draw the paper's figure 2: where FMA puts the categories of a feature, and the range that maps back to each.
+
+    Parameters
+    ----------
+    features : Features
+        ``explainer.features``.
+    feature : name
+        A categorical feature.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    OptionError
+        If the feature is unknown or not categorical.
+    """
+    from macem.strategies.encodings import FrequencyMap
+
+    at = features.position(feature)
+    levels, counts = features.levels[at], features.counts[at]
+    if levels is None or counts is None:
+        raise OptionError(f"{feature!r} is numeric; choose a categorical feature, whose categories have frequencies.")
+    plan = FrequencyMap().fit(features).plan
+    place = plan.level_place[plan.level_first[at] : plan.level_first[at + 1]]
+    order = np.argsort(place)
+    bounds = np.concatenate(
+        [[place[order[0]]], (place[order][1:] + place[order][:-1]) / 2, [max(1.0, place[order[-1]])]]
+    )
+    ax = ax if ax is not None else _new_axes(height=5.6)
+    for position, level in enumerate(order):
+        start, end = bounds[position], bounds[position + 1]
+        known = "h(·): what maps back to the category" if position == 0 else None
+        ax.plot([start, end], [counts[level]] * 2, color="#CC3311", linewidth=3.5, solid_capstyle="butt", label=known)
+        ax.plot([place[level]], [counts[level]], "o", color=ROW, markersize=8, zorder=3)
+        near_end = place[level] > 0.7
+        ax.annotate(
+            f"{_wrapped(readable(levels[level]), 26, 1)} ({counts[level]:,})",
+            (place[level], counts[level]),
+            xytext=(-6 if near_end else 6, 8),
+            textcoords="offset points",
+            fontsize=11.5,
+            ha="right" if near_end else "left",
+        )
+    ax.set_xlim(-0.03, 1.03)
+    ax.set_ylim(0, counts.max() * 1.16)
+    ax.set_xlabel("working coordinate (0 = base value)")
+    ax.set_ylabel("frequency in the background")
+    _title(ax, f"Frequency map of {_wrapped(feature, 40, 1)}")
+    ax.legend(frameon=False, fontsize=11, loc="upper right")
+    _bare(ax)
+    return ax
+
+
+def tree_path(explainer: Explainer, row: Any) -> list[tuple[Any, str]]:
+    """The tests that a row passes in a single decision tree, from the root to the leaf.
+
+    Parameters
+    ----------
+    explainer : Explainer
+        Of a model that is one tree, alone or at the end of a pipeline.
+    row : table of one row
+
+    Returns
+    -------
+    list of (feature, test)
+        Such as ``("duration", "> 22.5")``.
+
+    Raises
+    ------
+    OptionError
+        If the model is not read as one tree.
+    """
+    oracle: Any = explainer.oracle
+    members = getattr(oracle, "members", [])
+    if len(members) != 1 or len(members[0].trees) != 1:
+        raise OptionError("tree_path needs a model that is read as a single tree; draw a decision tree.")
+    tree, features = members[0].trees[0], explainer.features
+    frame = features.check(row)
+    codes = oracle.read(features.model_table(frame))[0]
+    path, node = [], 0
+    while tree.feature[node] >= 0:
+        at, code = int(tree.feature[node]), codes[tree.feature[node]]
+        name, value = features.names[at], frame.iloc[0, at]
+        if np.isnan(code):
+            left, test = bool(tree.missing_left[node]), "is missing"
+        elif node in tree.categories:
+            left, test = code in tree.categories[node], f"is {readable(value)}"
+        else:
+            left = code <= tree.threshold[node]
+            test = f"{'≤' if left else '>'} {readable(float(tree.threshold[node]))}"
+        path.append((name, test))
+        node = int(tree.left[node] if left else tree.right[node])
+    return path
+
+
+def plot_tree_path(
+    path: Sequence[tuple[Any, str]], explanation: Explanation, ax: Axes | None = None, n_features: int = 3
+) -> Axes:
+    """Draw the paper's figure 3: the path of a row in a tree beside its pertinent features; arrows show which match.
+
+    Parameters
+    ----------
+    path : sequence of (feature, test)
+        From the root to the leaf; :func:`tree_path` reads it off a tree.
+    explanation : Explanation
+    ax : Axes, optional
+    n_features : int
+        So many pertinent features of each kind, by importance, then by sensitivity.
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax if ax is not None else _new_axes(height=max(4.0, 1.6 + 0.95 * max(len(path), n_features)))
+    boxes: dict[Any, Any] = {}
+    above = None
+    for depth, (name, test) in enumerate([*path, (None, readable(explanation.prediction))]):
+        text = test if name is None else f"{_wrapped(name, 24, 2)}\n{_wrapped(test, 26, 1)}"
+        box = _box(ax, 0.0, -float(depth), text, ROW, filled=name is None)
+        boxes.setdefault(name, box)
+        if above is not None:
+            _arrow(ax, above, box, POSITIVE)
+        above = box
+    for column, contrast in ((1.15, explanation.positive), (2.15, explanation.negative)):
+        if contrast is None:
+            continue
+        # The paper lists a positive's features by falling importance, a negative's by rising.
+        names = _leading(contrast, n_features)
+        names = names if contrast.kind == "positive" else names[::-1]
+        ax.text(column, 0.62, f"pertinent {contrast.kind}", color=COLOURS[contrast.kind], ha="center", fontsize=13)
+        if not contrast.found:
+            ax.text(column, -0.1, str(contrast.status), ha="center", fontsize=12)
+        step = len(path) / max(len(names) - 1, 1)
+        for position, name in enumerate(names):
+            box = _box(ax, column, -position * step, _wrapped(name, 24, 2), COLOURS[contrast.kind])
+            if name in boxes:
+                _arrow(ax, box, boxes[name], "#CC3311", curve=0.08)
+    ax.set_xlim(-0.45, 2.6)
+    ax.set_ylim(-len(path) - 0.5, 1.0)
+    ax.text(0.0, 0.62, "path in the tree", ha="center", fontsize=13)
+    _title(ax, f"Row {explanation.index}: {readable(explanation.prediction)}")
+    ax.set_axis_off()
+    return ax
+
+
+def _leading(contrast: Contrast, n: int) -> list[Any]:
+    """The features that matter most to a contrast: by importance, and where that ties by sensitivity."""
+    keys = pd.DataFrame({"importance": contrast.importance, "sensitivity": contrast.sensitivity}).fillna(0.0)
+    return list(
+        keys[(keys > 0).any(axis=1)]
+        .sort_values(["importance", "sensitivity"], ascending=False, kind="stable")
+        .index[:n]
+    )
+
+
+def _box(ax: Axes, x: float, y: float, text: str, colour: str, filled: bool = False) -> Any:
+    face = "#EEEEEE" if filled else "white"
+    box = {"boxstyle": "round,pad=0.35", "edgecolor": colour, "facecolor": face, "linewidth": 2}
+    return ax.text(x, y, text, ha="center", va="center", fontsize=12, bbox=box, zorder=3)
+
+
+def _arrow(ax: Axes, start: Any, end: Any, colour: str, curve: float = 0.0) -> None:
+    """Draw an arrow from box to box."""
+    style = {
+        "arrowstyle": "-|>",
+        "color": colour,
+        "linewidth": 1.8,
+        "connectionstyle": f"arc3,rad={curve}",
+        "patchA": start.get_bbox_patch(),
+        "patchB": end.get_bbox_patch(),
+    }
+    ax.annotate("", end.get_position(), start.get_position(), arrowprops=style)
+
+
+def _new_figure(size: tuple[float, float]) -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MacemError('Pictures need matplotlib; install it with: pip install "macem[plot]"') from error
+    return pyplot.figure(figsize=size, layout="constrained")
+
+
+def _new_axes(height: float) -> Axes:
+    axes: Axes = _new_figure((11, height)).subplots()
+    return axes
+
+
+def _bare(ax: Axes, keep: Sequence[str] = ("left", "bottom")) -> None:
+    for side in ("left", "right", "top", "bottom"):
+        ax.spines[side].set_visible(side in keep)
+    ax.tick_params(labelsize=13, length=0 if not keep else 3)
+    ax.xaxis.label.set_fontsize(13)
+    ax.yaxis.label.set_fontsize(13)
+
+
+def _title(ax: Axes, text: str, colour: str = ROW) -> None:
+    ax.set_title(text, loc="left", color=colour, fontsize=15)
+
+
+def _wrapped(text: Any, width: int = 24, n_lines: int = 3) -> str:
+    """A text on a few lines; a dollar sign or an underscore stays what it is."""
+    lines = textwrap.wrap(
+        str(text).replace("$", r"\$"), width, break_long_words=True, max_lines=n_lines, placeholder="…"
+    )
+    return "\n".join(lines)
