@@ -7,15 +7,21 @@ model that is at hand has been imported by whoever made the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import ArrayLike
 
 from macem.adapters.blackbox import BlackBoxAdapter
 from macem.adapters.check import check_table
 from macem.errors import AdapterError, MacemError, UnsupportedModelError
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
+
+if TYPE_CHECKING:
+    from macem.adapters.mean import WeightedMean
 
 __all__ = [
     "Adapter",
@@ -220,8 +226,30 @@ def claimant(model: Any) -> InstalledAdapter | None:
     return None
 
 
-def ensemble(members: Any, *, classes: Any = None) -> Any:
-    """Average any models: see `macem.adapters.mean.WeightedMean`."""
+def ensemble(members: Sequence[tuple[Any, float]], *, classes: ArrayLike | None = None) -> WeightedMean:
+    """Make one classifier of any: the weighted mean of their probabilities.
+
+    Parameters
+    ----------
+    members : sequence of (model, weight)
+        Fitted classifiers over the same columns, of any libraries, and functions; weights are finite and not negative.
+    classes : array-like, shape (n_classes,), optional
+        Labels, in the order of the mean's probability columns. By default those of the models, matched by value; a
+        class that a model does not know has probability 0 there. Needed where no model names its classes, and where
+        some call them 0, 1, … (as XGBoost does) and others by name.
+
+    Returns
+    -------
+    WeightedMean
+        With `predict_proba`, `predict` and `classes_`; it is read into one table where all its models can be.
+
+    Raises
+    ------
+    OptionError
+        If a weight is impossible, or the models' classes do not match.
+    ModelError
+        If a model is not fitted or not supported, or nobody names the classes.
+    """
     from macem.adapters.mean import WeightedMean
 
     return WeightedMean(members, classes=classes)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem.adapters import oracle_for
+from macem.adapters.join import Part, join, obstacle
+from macem.adapters.sklearn_composites import ComposedOracle
 from macem.errors import ModelError, OptionError
 from macem.kernel import F8
-from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 
 __all__ = ["WeightedMean", "WeightedMeanAdapter"]
 
@@ -27,7 +28,7 @@ class WeightedMean:
     weights : ndarray of float64, shape (n_models,)
         As given; probabilities are divided by their sum.
     classes_ : ndarray, shape (n_classes,)
-        The labels of all models, in the order in which they first appear.
+        As given; by default the labels of all models, in the order in which they first appear.
     """
 
     def __init__(self, members: Sequence[tuple[Any, float]], *, classes: ArrayLike | None = None) -> None:
@@ -39,22 +40,17 @@ class WeightedMean:
         if self.weights.sum() <= 0.0:
             raise OptionError(f"The weights {self.weights.tolist()} are all zero. Give one model a weight above zero.")
         self.oracles = _with_classes([oracle_for(model) for model in self.models], classes)
-        labels = [label for oracle in self.oracles for label in oracle.classes.tolist()]
-        if classes is not None:
-            labels = [*np.asarray(classes).tolist(), *labels]
-        self.classes_ = np.array(list(dict.fromkeys(labels)))
-        position = {label: place for place, label in enumerate(self.classes_.tolist())}
-        self.columns = [np.array([position[label] for label in oracle.classes.tolist()]) for oracle in self.oracles]
+        self.classes_ = _union([oracle.classes for oracle in self.oracles]) if classes is None else np.asarray(classes)
+        self.columns = [_places(oracle.classes, self.classes_, classes is not None) for oracle in self.oracles]
+        self.asked = [getattr(oracle, "live", oracle) for oracle in self.oracles]
 
     def predict_proba(self, X: Any) -> F8:
         """Average the models' own probabilities, shape (n, n_classes); a class that a model lacks gets 0 from it."""
-        total: F8 | float = 0.0
-        for oracle, weight, columns in zip(self.oracles, self.weights, self.columns, strict=True):
-            live = getattr(oracle, "live", oracle).predict_proba(X)
-            answer = np.zeros((len(live), len(self.classes_)))
-            answer[:, columns] = live
-            total = total + weight * answer
-        return np.asarray(total / self.weights.sum())
+        answers = [oracle.predict_proba(X) for oracle in self.asked]
+        total = np.zeros((len(answers[0]), len(self.classes_)))
+        for answer, weight, columns in zip(answers, self.weights, self.columns, strict=True):
+            total[:, columns] += weight * answer
+        return total / sum(self.weights)  # type: ignore[no-any-return]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels of the most probable classes, shape (n,); the first of equals."""
@@ -68,44 +64,20 @@ class WeightedMeanAdapter:
         """Join the models' tables, or say in `note` why they stay apart."""
         if not isinstance(model, WeightedMean):
             return BlackBoxOracle(model, note=f"{type(model).__name__}, asked as a black box")
-        obstacle = _obstacle(model.oracles)
-        live = BlackBoxOracle(model, note=f"a mean of {len(model.oracles)} models, each asked in turn: {obstacle}")
-        if obstacle:
-            return live
-        members = []
-        for oracle, weight, columns in zip(model.oracles, model.weights, model.columns, strict=True):
-            divisor = sum(member.weight for member in oracle.members) if oracle.total is None else oracle.total
-            members += [
-                replace(
-                    member,
-                    # the weight itself where a model is one member: the sum is then the live one to the bit
-                    weight=float(weight) if member.weight == divisor else float(weight) * member.weight / divisor,
-                    classes=tuple(int(columns[place]) for place in member.classes),
-                )
-                for member in oracle.members
-            ]
+        parts = [Part(*part) for part in zip(model.oracles, model.weights.tolist(), model.columns, strict=True)]
+        reason = _different_columns(model.oracles) or obstacle(parts)
+        if reason:
+            double = copy(model)
+            double.asked = model.oracles
+            return ComposedOracle(model, double, note=f"a mean of {len(parts)} models, each asked in turn: {reason}")
         first = model.oracles[0]
-        return TreeOracle(
-            members,
-            model.classes_,
-            BlackBoxOracle(model, note=f"a mean of {len(model.oracles)} models as one table"),
-            _ReadByAll(tuple(oracle.read for oracle in model.oracles)),
-            first.n_features,
-            first.single,
-            missing_value=first.missing_value,
-            total=float(model.weights.sum()),
-            feature_names=first.feature_names,
+        return join(
+            parts,
+            classes=model.classes_,
+            live=BlackBoxOracle(model, note=f"a mean of {len(parts)} models as one table"),
+            n_features=first.n_features,
+            names=first.feature_names,
         )
-
-
-@dataclass(frozen=True)
-class _ReadByAll:
-    """Reads with the first reader what every reader accepts."""
-
-    readers: tuple[Reader, ...]
-
-    def __call__(self, X: Any) -> F8:
-        return [read(X) for read in self.readers][0]  # noqa: RUF015  (each may refuse)
 
 
 def _pair(member: Any) -> tuple[Any, float]:
@@ -133,20 +105,31 @@ def _with_classes(oracles: list[Oracle], classes: ArrayLike | None) -> list[Any]
     ]
 
 
-def _obstacle(oracles: Sequence[Any]) -> str:
-    """Say why oracles cannot be one table; empty where they can."""
-    for oracle in oracles:
-        if type(oracle) is not TreeOracle:  # a kind of its own may do more than its members say
-            return f"{getattr(oracle, 'note', '') or type(oracle).__name__}"
-    first = oracles[0]
-    asks_for_categories = any(oracle.ensemble.n_codes.any() for oracle in oracles)
-    for oracle in oracles[1:]:
-        if (oracle.n_features, oracle.feature_names) != (first.n_features, first.feature_names):
-            return "they were fitted on different columns"
-        if oracle.single != first.single:
-            return "some compare numbers in float32 and some in float64"
-        if not np.array_equal(oracle.missing_value, first.missing_value, equal_nan=True):
-            return "they take different numbers for missing"
-        if asks_for_categories and pickle.dumps(oracle.read) != pickle.dumps(first.read):
-            return "they number the categories of a column differently"
-    return ""
+def _union(labels: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the labels of all, in the order in which they first appear."""
+    first = labels[0]
+    for other in labels[1:]:
+        if not set(other.tolist()) & set(first.tolist()):
+            raise OptionError(
+                f"The models share no class: one has {first.tolist()}, another {other.tolist()}. "
+                "Name the classes with classes=; models of the classes 0, 1, … are then matched by position."
+            )
+    union = list(dict.fromkeys(label for some in labels for label in some.tolist()))
+    return first if len(union) == len(first) else np.array(union, dtype=first.dtype if first.dtype.kind == "O" else None)
+
+
+def _places(labels: NDArray[Any], classes: NDArray[Any], are_given: bool) -> list[int]:
+    """Find the place of each label among the classes; 0, 1, … stand for the given classes in their order."""
+    position = {label: place for place, label in enumerate(classes.tolist())}
+    if are_given and labels.tolist() == list(range(len(classes))):
+        return list(range(len(classes)))
+    unknown = [label for label in labels.tolist() if label not in position]
+    if unknown:
+        raise OptionError(f"A model knows the class {unknown[0]!r}, but classes={classes.tolist()}. Name every class.")
+    return [position[label] for label in labels.tolist()]
+
+
+def _different_columns(oracles: Sequence[Any]) -> str:
+    """Say so where tables are over different columns; empty where they are not, or are no tables."""
+    columns = {(oracle.n_features, oracle.feature_names) for oracle in oracles if isinstance(oracle, TreeOracle)}
+    return "they were fitted on different columns" if len(columns) > 1 else ""

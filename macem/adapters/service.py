@@ -1,0 +1,391 @@
+"""Models behind HTTP: the Open Inference Protocol v2 (KServe, Triton, MLServer) and MLflow's /invocations."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from macem.errors import AdapterError, OptionError, OracleError
+
+if TYPE_CHECKING:
+    import httpx
+    import pandas as pd
+
+__all__ = ["RemoteModel"]
+
+FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a request is repeated; doubled each time
+BUSY = {429, 503}
+PROBABILITY_OUTPUTS = ("predict_proba", "probabilities", "output_probability")
+
+DATATYPES = {
+    "BOOL": np.bool_,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FP16": np.float16,
+    "FP32": np.float32,
+    "FP64": np.float64,
+}
+NAMES = {np.dtype(dtype): name for name, dtype in DATATYPES.items()}
+
+
+class RemoteModel:
+    """A classifier that answers over HTTP.
+
+    Explain it as any other model: ``macem.Explainer(RemoteModel(url), X_train)``. It is asked in batches; a request
+    that finds the service busy (429 or 503) is repeated after a while, any other failure is an error at once.
+
+    Parameters
+    ----------
+    url : str
+        Of the model (``…/v2/models/NAME`` or ``…/v2/models/NAME/infer``, ``…/invocations``), or of the server, with
+        `model_name` or `protocol`.
+    protocol : {"v2", "mlflow"}, optional
+        By default told from the path.
+    model_name : str, optional
+        For v2, where `url` is the server's.
+    classes : array-like, shape (n_classes,), optional
+        Labels of the probability columns; 0 … n_classes - 1 by default.
+    columns : sequence of str, optional
+        Names of the columns, for arrays sent to a model that knows columns by name.
+    output : str, optional
+        For v2, the output that holds probabilities; by default found in the model's metadata, else "predict_proba".
+    batch_size : int
+        Rows per request.
+    timeout : float
+        Seconds to wait for an answer.
+    retries : int
+        How often a request is repeated while the service is busy.
+    headers : mapping, optional
+        Sent with every request, such as ``{"Authorization": …}``.
+    sleep : callable
+        Waits a number of seconds.
+    transport : httpx.BaseTransport, optional
+        How requests travel.
+
+    Raises
+    ------
+    OptionError
+        If the protocol cannot be told, or an option is not possible.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        protocol: str | None = None,
+        model_name: str | None = None,
+        classes: ArrayLike | None = None,
+        columns: Sequence[str] | None = None,
+        output: str | None = None,
+        batch_size: int = 1000,
+        timeout: float = 30.0,
+        retries: int = 4,
+        headers: Mapping[str, str] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.protocol = _protocol(url, protocol, model_name)
+        self.url = _endpoint(url, self.protocol, model_name)
+        for name, number, least in (("batch_size", batch_size, 1), ("retries", retries, 0)):
+            if number != int(number) or number < least:
+                raise OptionError(f"{name}={number}. Give a whole number of at least {least}.")
+        if not timeout > 0.0:
+            raise OptionError(f"timeout={timeout}. Give seconds above zero.")
+        self.columns = None if columns is None else list(columns)
+        self.output = output
+        self.batch_size = int(batch_size)
+        self.timeout = timeout
+        self.retries = int(retries)
+        self.headers = dict(headers or {})
+        self.sleep = sleep
+        self.transport = transport
+        self.n_requests = 0
+        self._client: httpx.Client | None = None
+        self._metadata: dict[str, Any] | None = None
+        if classes is not None:
+            self.classes_ = np.asarray(classes)
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Ask the service for class probabilities.
+
+        Parameters
+        ----------
+        X : DataFrame or array, shape (n, d)
+            Numbers alone are sent as one tensor, a table with text as one named input per column (v2); MLflow gets a
+            DataFrame with its columns, or a tensor for an array without. A missing value is sent as null.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes), or (n,) where the service gives the probability of the second class alone
+
+        Raises
+        ------
+        OracleError
+            If the service cannot be reached, refuses the request, stays busy, or answers with anything but numbers.
+        """
+        table = self._table(X)
+        if len(table) == 0:
+            return np.empty((0, len(getattr(self, "classes_", ()))))
+        parts = [table[first : first + self.batch_size] for first in range(0, len(table), self.batch_size)]
+        return np.concatenate([self._ask(part) for part in parts])
+
+    def close(self) -> None:
+        """Close the connections; they open again with the next request."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def __enter__(self) -> RemoteModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}  # connections stay behind
+
+    # Asking
+
+    def _table(self, X: Any) -> Any:
+        """Make the table a DataFrame where it has names or text, and an array of numbers otherwise."""
+        import pandas as pd
+
+        if isinstance(X, pd.DataFrame):
+            return X
+        array = np.asarray(X)
+        if self.columns is not None:
+            if array.shape[1:] != (len(self.columns),):
+                raise OracleError(
+                    f"The table has shape {array.shape}, but columns= names {len(self.columns)}. Name each column once."
+                )
+            return pd.DataFrame(array, columns=self.columns).infer_objects()
+        return array if array.dtype.kind in "biuf" else pd.DataFrame(array).infer_objects()
+
+    def _ask(self, table: Any) -> NDArray[Any]:
+        if self.protocol == "mlflow":
+            return self._from_mlflow(self._post(_mlflow_request(table)), len(table))
+        request = {"inputs": list(self._inputs(table)), "outputs": [{"name": self._output()}]}
+        if len(request["inputs"]) > 1:
+            request["parameters"] = {"content_type": "pd"}  # type: ignore[assignment]  # MLServer: one input per column
+        return self._from_v2(self._post(request), len(table))
+
+    def _post(self, request: dict[str, Any]) -> Any:
+        try:
+            content = json.dumps(request, allow_nan=False)
+        except ValueError:
+            self._fail("cannot be asked with an infinite number", "Leave such rows out.")
+        return self._json(self._request("POST", self.url, content))
+
+    def _request(self, method: str, url: str, content: str | None = None) -> httpx.Response:
+        """Send a request, and again while the service is busy."""
+        client = self._connect()
+        for attempt in range(self.retries + 1):
+            self.n_requests += 1
+            try:
+                answer = client.request(method, url, content=content, headers={"Content-Type": "application/json"})
+            except Exception as error:
+                if not type(error).__module__.startswith("httpx"):
+                    raise
+                self._fail(
+                    f"cannot be reached: {type(error).__name__}: {error}",
+                    f"Check the address and that the service runs, or give it more time (timeout={self.timeout}).",
+                    error,
+                )
+            if answer.status_code not in BUSY or attempt == self.retries:
+                return answer
+            self.sleep(_wait(answer.headers.get("Retry-After"), attempt))
+        raise AssertionError("unreachable")
+
+    def _connect(self) -> httpx.Client:
+        if self._client is None:
+            try:
+                import httpx
+            except ImportError as error:
+                raise AdapterError("A remote model needs httpx. Run: pip install 'macem[service]'") from error
+            self._client = httpx.Client(timeout=self.timeout, headers=self.headers, transport=self.transport)
+        return self._client
+
+    def _json(self, answer: httpx.Response) -> Any:
+        if answer.status_code in BUSY:
+            self._fail(
+                f"stayed busy: {answer.status_code} after {self.retries + 1} requests",
+                "Ask for less at a time (batch_size=), or wait longer (retries=).",
+            )
+        if answer.status_code != 200:
+            self._fail(
+                f"answered {answer.status_code} {answer.reason_phrase}: {answer.text[:300].strip()}",
+                "Check the address, the name of the model and the columns that it takes.",
+            )
+        try:
+            return answer.json()
+        except ValueError:
+            self._fail(f"answered with something that is not JSON: {answer.text[:300].strip()}", "Check the address.")
+
+    def _fail(self, what: str, remedy: str, error: Exception | None = None) -> NoReturn:
+        raise OracleError(f"The service {self.url} {what}. {remedy}") from error
+
+    # Open Inference Protocol v2
+
+    def _model(self) -> dict[str, Any]:
+        """The model's metadata, asked once; empty where the service has none."""
+        if self._metadata is None:
+            answer = self._request("GET", self.url.removesuffix("/infer"))
+            self._metadata = answer.json() if answer.status_code == 200 else {}
+        return self._metadata
+
+    def _output(self) -> str:
+        if self.output is not None:
+            return self.output
+        names = [output["name"] for output in self._model().get("outputs") or []]
+        known = [name for name in PROBABILITY_OUTPUTS if name in names]
+        if not known and len(names) > 1:
+            self._fail(f"has the outputs {names}", "Say with output= which one holds the probabilities.")
+        return (known or names or ["predict_proba"])[0]
+
+    def _inputs(self, table: Any) -> Iterator[dict[str, Any]]:
+        declared = self._model().get("inputs") or []
+        is_array = isinstance(table, np.ndarray)
+        if not is_array:  # categories by their values
+            table = table.astype({n: object for n in table if table[n].dtype.name == "category"}).infer_objects()
+        numeric = is_array or all(dtype.kind in "biuf" for dtype in table.dtypes)
+        if numeric and len(declared) < 2:
+            numbers = table if is_array else _numbers(table)
+            name, datatype = (declared[0]["name"], declared[0]["datatype"]) if declared else ("input-0", None)
+            yield _tensor(name, numbers, datatype)
+            return
+        if is_array:
+            import pandas as pd
+
+            table = pd.DataFrame(table, columns=[tensor["name"] for tensor in declared[: table.shape[1]]])
+        datatypes = {tensor["name"]: tensor["datatype"] for tensor in declared}
+        for name in table.columns:
+            yield self._column(str(name), table[name], datatypes.get(str(name)))
+
+    def _column(self, name: str, column: pd.Series[Any], datatype: str | None) -> dict[str, Any]:
+        if column.dtype.kind in "biuf":
+            return _tensor(name, _numbers(column.to_frame()), datatype)
+        values = column.astype(object).where(column.notna(), None).tolist()
+        other = next((value for value in values if not isinstance(value, str | None)), None)
+        if other is not None:
+            self._fail(f"cannot be asked with {other!r} in column {name!r}", "Make the column text or numbers.")
+        return {
+            "name": name,
+            "shape": [len(values), 1],
+            "datatype": "BYTES",
+            "data": values,
+            "parameters": {"content_type": "str"},
+        }
+
+    def _from_v2(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        outputs = answer.get("outputs") if isinstance(answer, dict) else None
+        if not outputs:
+            self._fail(f"answered without outputs: {str(answer)[:300]}", "Check the address.")
+        wanted = [output for output in outputs if output.get("name") == self._output()] or outputs
+        output = wanted[0]
+        if output["datatype"] not in DATATYPES or not output["datatype"].startswith("FP"):
+            self._fail(
+                f"answered with {output['datatype']} in output {output['name']!r}, not with probabilities",
+                "Say with output= which output holds them.",
+            )
+        return self._answer(output["data"], n_rows).reshape(output["shape"])
+
+    # MLflow
+
+    def _from_mlflow(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        predictions = answer.get("predictions") if isinstance(answer, dict) else None
+        if not isinstance(predictions, list) or len(predictions) != n_rows:
+            self._fail(f"answered without one prediction per row: {str(answer)[:300]}", "Check the address.")
+        if isinstance(predictions[0], dict):
+            predictions = [list(prediction.values()) for prediction in predictions]
+        return self._answer(predictions, n_rows)
+
+    def _answer(self, data: Any, n_rows: int) -> NDArray[Any]:
+        try:
+            numbers = np.array(data, dtype=np.float64)
+        except (TypeError, ValueError):
+            numbers = None
+        if numbers is None or numbers.size == 0 or numbers.size % n_rows:
+            self._fail(
+                f"does not answer with probabilities but with {str(data)[:100]}",
+                'Serve predict_proba; MLflow does so for models logged with pyfunc_predict_fn="predict_proba".',
+            )
+        return numbers
+
+
+def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
+    if protocol is not None:
+        if protocol not in {"v2", "mlflow"}:
+            raise OptionError(f"protocol={protocol!r}. Give 'v2' or 'mlflow'.")
+        return protocol
+    if "/v2/models/" in url or model_name is not None:
+        return "v2"
+    if url.rstrip("/").endswith("/invocations"):
+        return "mlflow"
+    raise OptionError(f"The protocol of {url} cannot be told from its path. Give protocol='v2' or protocol='mlflow'.")
+
+
+def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
+    url = url.rstrip("/")
+    if protocol == "mlflow":
+        return url if url.endswith("/invocations") else f"{url}/invocations"
+    if "/v2/models/" not in url:
+        if model_name is None:
+            raise OptionError(f"{url} names no model. Give model_name=, or an address …/v2/models/NAME.")
+        url = f"{url.removesuffix('/v2')}/v2/models/{model_name}"
+    return url if url.endswith("/infer") else f"{url}/infer"
+
+
+def _wait(retry_after: str | None, attempt: int) -> float:
+    """Seconds before the next attempt: as the service asks, in seconds or as a date, else twice as long each time."""
+    wait = FIRST_WAIT * 2.0**attempt
+    if retry_after is not None:
+        try:
+            wait = float(retry_after)
+        except ValueError:
+            with suppress(TypeError, ValueError):
+                wait = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
+    return min(max(wait, 0.0), LONGEST_WAIT)
+
+
+def _numbers(frame: pd.DataFrame) -> NDArray[Any]:
+    """Numeric columns as one array; nullable ones with NaN where something is missing."""
+    if frame.isna().to_numpy().any():
+        return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    dtypes = [getattr(dtype, "numpy_dtype", dtype) for dtype in frame.dtypes]
+    return frame.to_numpy(dtype=np.result_type(*dtypes))
+
+
+def _tensor(name: str, numbers: NDArray[Any], datatype: str | None) -> dict[str, Any]:
+    if datatype in DATATYPES:
+        numbers = numbers.astype(DATATYPES[datatype])
+    return {
+        "name": name,
+        "shape": list(numbers.shape),
+        "datatype": NAMES[numbers.dtype],
+        "data": _without_nan(numbers.ravel().tolist()),
+    }
+
+
+def _mlflow_request(table: Any) -> dict[str, Any]:
+    if isinstance(table, np.ndarray):
+        return {"inputs": [_without_nan(row) for row in table.tolist()]}
+    values = table.astype(object).where(table.notna(), None)
+    return {"dataframe_split": {"columns": list(table.columns), "data": values.to_numpy().tolist()}}
+
+
+def _without_nan(numbers: list[Any]) -> list[Any]:
+    return [None if number != number else number for number in numbers]
