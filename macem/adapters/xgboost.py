@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -127,9 +128,11 @@ def _read(model: Any, booster: Any) -> Oracle:
     _refuse_other_tasks(model, learner)
 
     alone = model is booster
-    classes = np.arange(int(learner["learner_model_param"]["num_class"]) or 2)
     names = None if booster.feature_names is None else tuple(booster.feature_names)
     linear = learner["gradient_booster"]["name"] == "gblinear"
+    classes = np.arange(int(learner["learner_model_param"]["num_class"]) or 2)
+    if not alone and len(model.classes_) == classes.size:  # fitted on one class, it still answers with two columns
+        classes = np.asarray(model.classes_)
     asked = _BoosterProbabilities(booster, objective, names, linear) if alone else model
     if linear:
         return BlackBoxOracle(asked, classes=classes, note="gblinear is a linear model, not made of trees")
@@ -139,9 +142,11 @@ def _read(model: Any, booster: Any) -> Oracle:
         trees = _chosen_trees(dump, (0, 0) if alone else model._get_iteration_range(None))
         n_codes = _count_codes(trees, levels)
     except _NotUnderstoodError as reason:
-        text = f"The model ({type(model).__name__}) is asked as a black box, which is slower: {reason}"
+        text = f"The model ({type(model).__name__}) is asked as a black box, which is slower: {reason}."
         warnings.warn(text, MacemWarning, stacklevel=4)
         return BlackBoxOracle(asked, classes=classes, note=str(reason))
+    if not trees:
+        raise ModelError(f"The model ({type(model).__name__}) holds no trees. Train it for at least one round.")
 
     read = TableReader(
         names=names,
@@ -151,9 +156,11 @@ def _read(model: Any, booster: Any) -> Oracle:
         n_codes=n_codes,
         nameless=not alone,
     )
+    if levels:
+        asked = _KnownCategories(asked if alone else model.predict_proba, read)
     start = _start(dump)
     member = Member(
-        trees=[_tree(*chosen, start, read) for chosen in trees],
+        trees=[_tree(chosen, start, read) for chosen in trees],
         n_outputs=start.size,
         link=LINKS[objective],
         start=start.astype(np.float64),
@@ -163,7 +170,7 @@ def _read(model: Any, booster: Any) -> Oracle:
     return TreeOracle(
         members=[member],
         classes=classes,
-        live=BlackBoxOracle(_KnownCategories(asked, read) if levels and not alone else asked, classes=classes),
+        live=BlackBoxOracle(asked, classes=classes),
         read=read,
         n_features=read.n_features,
         single=True,
@@ -179,7 +186,7 @@ def _dump(model: Any, booster: Any) -> dict[str, Any]:
     try:
         dump: dict[str, Any] = json.loads(booster.save_raw("json"))
     except xgboost.core.XGBoostError as error:  # a Booster that never saw data has no features
-        raise ModelError(f"The model ({type(model).__name__}) is not trained. Train it before it is explained.") from error
+        raise ModelError(f"The model ({type(model).__name__}) is not trained. Train it first.") from error
     if dump["version"][0] < OLDEST:
         raise UnsupportedModelError(
             f"XGBoost {'.'.join(map(str, dump['version']))} is too old to be read. Install XGBoost {OLDEST}.0 or later."
@@ -258,12 +265,12 @@ def _levels(dump: dict[str, Any]) -> dict[int, dict[Any, int]]:
 def _texts(values: list[int], offsets: list[int], version: list[int]) -> list[str]:
     text = np.array(values, dtype=np.int8).tobytes()
     if tuple(version) < (3, 4) and not text.isascii():
-        # their places are counted in characters, but cut from UTF-8, there and in every table asked
+        # it counts their places in characters and then cuts UTF-8 there, in the model and in every table asked
         raise _NotUnderstoodError(
-            "XGBoost before 3.4 confuses categories with letters beyond ASCII (use such letters nowhere, or train with 3.4)"
+            "XGBoost before 3.4 confuses categories with letters beyond ASCII; use other names, or train with 3.4"
         )
     try:
-        return [text[first:last].decode() for first, last in zip(offsets[:-1], offsets[1:], strict=True)]
+        return [text[first:last].decode() for first, last in pairwise(offsets)]
     except UnicodeDecodeError:
         raise _NotUnderstoodError("its categories were stored by an XGBoost before 3.4, which garbled them") from None
 
@@ -281,33 +288,39 @@ def _chosen_trees(dump: dict[str, Any], iterations: tuple[int, int]) -> list[_Ch
     """Return the trees of a range of iterations; (0, 0) means all."""
     booster, model = dump["learner"]["gradient_booster"], _tree_model(dump)
     weights = booster.get("weight_drop") or model.get("weight_drop") or [None] * len(model["trees"])
+    rebased = booster["name"] == "dart"
+    trees = [
+        _Chosen(tree, output, None if weight is None else np.float32(weight), rebased)
+        for tree, output, weight in zip(model["trees"], model["tree_info"], weights, strict=True)
+    ]
     first, last = iterations
     ends = model["iteration_indptr"]
-    chosen = slice(ends[first], ends[last] if last else None)
-    return [
-        _Chosen(tree, output, None if weight is None else np.float32(weight), booster["name"] == "dart")
-        for tree, output, weight in zip(model["trees"][chosen], model["tree_info"][chosen], weights[chosen], strict=True)
-    ]
+    return trees[ends[first] : ends[last] if last else None]
 
 
 def _count_codes(trees: Sequence[_Chosen], levels: Mapping[int, Mapping[Any, int]]) -> dict[int, int]:
     """Return, for each feature that is split by categories, how many codes are told apart."""
     n_codes: dict[int, int] = {}
-    by_number: set[int] = set()
-    for tree, *_ in trees:
-        features = np.array(tree["split_indices"])
-        nodes = tree["categories_nodes"]
-        for node, first, size in zip(nodes, tree["categories_segments"], tree["categories_sizes"], strict=True):
-            feature = int(features[node])
-            largest = max(tree["categories"][first : first + size], default=-1)
-            n_codes[feature] = max(n_codes.get(feature, len(levels.get(feature, ()))), largest + 1)
-        numeric = np.array(tree["left_children"]) >= 0
-        numeric[nodes] = False
-        by_number.update(features[numeric].tolist())
-    mixed = sorted(by_number.intersection(n_codes))
-    if mixed:
-        raise _NotUnderstoodError(f"column {mixed[0]} is split both by number and by category")
+    for chosen in trees:
+        for node, codes in _category_splits(chosen.dump):
+            feature = chosen.dump["split_indices"][node]
+            n_codes[feature] = max(n_codes.get(feature, len(levels.get(feature, ()))), 1 + max(codes, default=-1))
+    if n_codes:
+        for chosen in trees:
+            numeric = np.array(chosen.dump["left_children"]) >= 0
+            numeric[chosen.dump["categories_nodes"]] = False
+            mixed = set(np.array(chosen.dump["split_indices"])[numeric].tolist()).intersection(n_codes)
+            if mixed:
+                raise _NotUnderstoodError(f"its column {min(mixed)} is split both by number and by category")
     return n_codes
+
+
+def _category_splits(tree: dict[str, Any]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the nodes that split by category, and the codes that go right there."""
+    for node, first, size in zip(
+        tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True
+    ):
+        yield node, tree["categories"][first : first + size]
 
 
 def _start(dump: dict[str, Any]) -> F4:
@@ -324,15 +337,16 @@ def _start(dump: dict[str, Any]) -> F4:
     for holder in (learner["gradient_booster"], model):
         if "weight_drop" in holder:
             holder["weight_drop"] = []
-    learner["learner_model_param"]["boost_from_average"] = "0"  # else a model without trees wants to estimate base_score
+    learner["learner_model_param"]["boost_from_average"] = "0"  # else a model without trees has yet to find base_score
     empty = xgboost.Booster()
     empty.load_model(bytearray(json.dumps(dump).encode()))
     row = xgboost.DMatrix(np.zeros((1, empty.num_features())))
     return empty.predict(row, output_margin=True, validate_features=False).astype(np.float32).ravel()
 
 
-def _tree(dump: dict[str, Any], output: int, weight: np.float32 | None, rebased: bool, start: F4, read: TableReader) -> Tree:
+def _tree(chosen: _Chosen, start: F4, read: TableReader) -> Tree:
     """Bring a tree into the common form."""
+    dump = chosen.dump
     left = np.array(dump["left_children"], dtype=np.int64)
     right = np.array(dump["right_children"], dtype=np.int64)
     split = np.array(dump["split_conditions"], dtype=np.float32)
@@ -347,9 +361,9 @@ def _tree(dump: dict[str, Any], output: int, weight: np.float32 | None, rebased:
         value[leaf] = np.array(dump["leaf_weights"], dtype=np.float32).reshape(-1, width)[right[leaf]]
     elif width > 1:  # before XGBoost 3.2
         value = np.array(dump["base_weights"], dtype=np.float32).reshape(-1, width)
-    if weight is not None:
-        base = start[output : output + value.shape[1]]
-        value = ((base + value) - base) * weight if rebased else value * weight
+    if chosen.weight is not None:
+        base = start[chosen.output : chosen.output + value.shape[1]]
+        value = (((base + value) - base) if chosen.rebased else value) * chosen.weight
 
     # left iff x < split, so iff x <= the float32 before it; where nothing is below, the sides change places
     with np.errstate(over="ignore"):
@@ -358,12 +372,10 @@ def _tree(dump: dict[str, Any], output: int, weight: np.float32 | None, rebased:
     threshold[nowhere] = np.inf
     left, right = np.where(nowhere, right, left), np.where(nowhere, left, right)
 
-    categories = {}
-    nodes = zip(dump["categories_nodes"], dump["categories_segments"], dump["categories_sizes"], strict=True)
-    for node, first, size in nodes:  # the listed ones go right, and all others left
-        codes = np.arange(read.n_codes[int(features[node])] + 1)
-        others = np.setdiff1d(codes, dump["categories"][first : first + size])
-        categories[int(node)] = read.beside_missing(others).astype(np.int64)
+    categories = {
+        node: read.beside_missing(np.setdiff1d(np.arange(read.n_codes[int(features[node])] + 1), codes))
+        for node, codes in _category_splits(dump)  # the listed codes go right, and all others left
+    }
     return Tree(
         feature=np.where(leaf, -1, features),
         threshold=threshold.astype(np.float64),
@@ -371,7 +383,7 @@ def _tree(dump: dict[str, Any], output: int, weight: np.float32 | None, rebased:
         right=right,
         value=value.astype(np.float64),
         missing_left=missing_left ^ nowhere,
-        output=output,
+        output=chosen.output,
         categories=categories,
     )
 
@@ -424,7 +436,9 @@ class TableReader:
 
     def _check_width(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 2 or shape[1] != self.n_features:
-            raise DataError(f"The table has shape {shape}, but the model takes (n, {self.n_features}). Give it its columns.")
+            raise DataError(
+                f"The table has shape {shape}, but the model takes (n, {self.n_features}). Give it those columns."
+            )
 
     def _column(self, column: Any, feature: int) -> F8:
         if str(column.dtype) == "category":
@@ -451,8 +465,8 @@ class TableReader:
         known = self.levels.get(feature)
         if known is None:
             raise DataError(
-                f"Column {column.name!r} is a pandas category, but the model stores no categories for it, so their codes "
-                "would be a guess. Give the numbers it was trained on, or train it on categories with XGBoost 3.1 or later."
+                f"Column {column.name!r} is a pandas category, but the model stores no categories for it, so their "
+                "codes would be a guess. Give the codes as numbers, or train on categories with XGBoost 3.1 or later."
             )
         labels = column.cat.categories.tolist()
         own = column.cat.codes.to_numpy()
@@ -527,12 +541,11 @@ class _BoosterProbabilities:
 
 @dataclass(frozen=True)
 class _KnownCategories:
-    """A classifier that is not asked about categories it never saw: before XGBoost 3.4 it took them for its first one."""
+    """A model that is not asked about categories it never saw, which XGBoost before 3.4 takes for its first one."""
 
-    model: Any
+    ask: Callable[[Any], NDArray[np.float32]]
     read: TableReader
 
     def __call__(self, X: Any) -> NDArray[np.float32]:
         self.read(X)
-        answer: NDArray[np.float32] = self.model.predict_proba(_by_name(X, self.read.names, nameless=True))
-        return answer
+        return self.ask(_by_name(X, self.read.names, self.read.nameless))
