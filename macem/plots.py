@@ -37,7 +37,7 @@ COLOURS = {"positive": POSITIVE, "negative": NEGATIVE}
 CLASS_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#999999")
 HATCHES = ("", "//", "..", "xx", "--", "oo")
 MOST_FEATURES = 12
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)}
 
 
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
@@ -78,7 +78,7 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
 
 
 def _draw_lane(ax: Axes, y: float, name: Any, explanation: Explanation) -> None:
-    marks: list[tuple[Any, str, dict[str, Any]]] = [
+    marks: list[tuple[Any, str, Any]] = [
         (explanation.base[name], BASE, {"marker": "|", "markersize": 26, "markeredgewidth": 4}),
         (
             explanation.original[name],
@@ -92,16 +92,13 @@ def _draw_lane(ax: Axes, y: float, name: Any, explanation: Explanation) -> None:
             start, end = contrast.changes[name]
             shape = {"marker": "^" if contrast.kind == "positive" else "D", "markersize": 8.5}
             marks.append((end, COLOURS[contrast.kind], shape))
-            arrows.append((start, end, COLOURS[contrast.kind]))
+            arrows.append((start, end, contrast.kind))
     place = _places([value for value, _, _ in marks])
     ax.plot([0, 1], [y, y], color="#DDDDDD", linewidth=6, solid_capstyle="round", zorder=0)
-    for start, end, colour in arrows:
-        ax.annotate(
-            "",
-            (place[_key(end)], y),
-            (place[_key(start)], y),
-            arrowprops={"arrowstyle": "->", "color": colour, "linewidth": 2, "shrinkA": 8, "shrinkB": 7},
-        )
+    for start, end, kind in arrows:
+        offset = 0.07 if kind == "positive" else -0.07
+        style = {"arrowstyle": "->", "color": COLOURS[kind], "linewidth": 2, "shrinkA": 8, "shrinkB": 5}
+        ax.annotate("", (place[_key(end)], y + offset), (place[_key(start)], y + offset), arrowprops=style)
     for value, colour, style in marks:
         ax.plot([place[_key(value)]], [y], color=colour, linestyle="none", zorder=3, **style)
     _label_values(ax, y, {key: readable(key) for key in place}, place)
@@ -209,7 +206,9 @@ def plot_application(
                 -1.15, 0.8, textwrap.fill("not asked for" if contrast is None else _note(contrast), 40), fontsize=14
             )
             continue
-        _title(ax, title if kind == "positive" else f"{readable(contrast.prediction)} if this changes", COLOURS[kind])
+        if kind == "negative":
+            title = f"It would be {readable(contrast.prediction)} with this changed"
+        _title(ax, title, COLOURS[kind])
         names = contrast.ranked[:n_features]
         for lane, name in enumerate(names):
             _draw_bar(ax, -lane, name, explanation, contrast)
@@ -226,11 +225,12 @@ def _draw_bar(ax: Axes, y: float, name: Any, explanation: Explanation, contrast:
     row, end = _displacements(*values)
     colour, marker = COLOURS[contrast.kind], "^" if contrast.kind == "positive" else "D"
     ax.barh(y, row, 0.34, facecolor="none", edgecolor=ROW, linewidth=1.8)
-    ax.barh(y, end, 0.17, color=colour)
-    ax.plot([end], [y], marker, color=colour, markersize=10, zorder=3)
+    ax.barh(y, end, 0.1, color=colour)
+    ax.plot([end], [y], marker, color=colour, markeredgecolor="white", markersize=13, zorder=3)
     start, target = readable_pair(values[1], values[2])
     words = f"{start} → {target}" if contrast.kind == "negative" else f"{target} (base {readable(values[0])})"
-    ax.text(-1.18, y + 0.22, _wrapped(f"{name}: {words}", 58, 2), fontsize=12, va="bottom")
+    text = ax.text(-1.18, y + 0.22, f"{_wrapped(name, 32, 1)}: {_wrapped(words, 54, 2)}", fontsize=12, va="bottom")
+    text.set_in_layout(False)
 
 
 def _displacements(base: Any, row: Any, end: Any) -> tuple[float, float]:
@@ -272,6 +272,7 @@ def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -
         rows = summary[summary["kind"] == kind]
         _draw_frequencies(ax, changes[changes["kind"] == kind], rows, classes)
         _title(ax, f"Pertinent {kind}s", COLOURS[kind])
+        ax.set_xlabel("rows that need the feature, %" if kind == "positive" else "rows that change the feature, %")
     _draw_distances(axes[2], summary)
     return axes
 
@@ -299,7 +300,6 @@ def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, class
         ax.legend(title="predicted class", frameon=False, fontsize=11, title_fontsize=11, ncols=3, **BELOW)
     else:
         ax.text(0.5, 0.5, "no feature is changed", ha="center", va="center", transform=ax.transAxes, fontsize=13)
-    ax.set_xlabel("rows that change the feature, %")
     _bare(ax)
 
 
@@ -502,15 +502,8 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
         known = "h(·): what maps back to the category" if position == 0 else None
         ax.plot([start, end], [counts[level]] * 2, color="#CC3311", linewidth=3.5, solid_capstyle="butt", label=known)
         ax.plot([place[level]], [counts[level]], "o", color=ROW, markersize=8, zorder=3)
-        near_end = place[level] > 0.7
-        ax.annotate(
-            f"{_wrapped(readable(levels[level]), 26, 1)} ({counts[level]:,})",
-            (place[level], counts[level]),
-            xytext=(-6 if near_end else 6, 8),
-            textcoords="offset points",
-            fontsize=11.5,
-            ha="right" if near_end else "left",
-        )
+    texts = [f"{_wrapped(readable(levels[level]), 26, 1)} ({counts[level]:,})" for level in order]
+    _label_points(ax, place[order], counts[order] / (counts.max() * 1.16), texts)
     ax.set_xlim(-0.03, 1.03)
     ax.set_ylim(0, counts.max() * 1.16)
     ax.set_xlabel("working coordinate (0 = base value)")
@@ -519,6 +512,30 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
     ax.legend(frameon=False, fontsize=11, loc="upper right")
     _bare(ax)
     return ax
+
+
+def _label_points(ax: Axes, x: Any, y: Any, texts: Sequence[str]) -> None:
+    """Write a label above each point, higher where it would cover another; all in shares of the axes."""
+    taken = [(one - 0.01, one + 0.01, other - 0.02) for one, other in zip(x, y, strict=True)]
+    for at_x, at_y, text in reversed(list(zip(x, y, texts, strict=True))):
+        width = 0.0105 * len(text)
+        left = at_x if at_x + width < 1.0 else 1.0 - width
+        height = at_y + 0.03
+        while any(
+            left < right and start < left + width and abs(height - other) < 0.05 for start, right, other in taken
+        ):
+            height += 0.01
+        taken.append((left, left + width, height))
+        moved = height > at_y + 0.035
+        ax.annotate(
+            text,
+            (at_x, at_y),
+            xytext=(left, height),
+            xycoords=("data", "axes fraction"),
+            textcoords=("data", "axes fraction"),
+            fontsize=11.5,
+            arrowprops={"arrowstyle": "-", "color": "#BBBBBB"} if moved else None,
+        )
 
 
 def tree_path(explainer: Explainer, row: Any) -> list[tuple[Any, str]]:
