@@ -21,7 +21,7 @@ from macem.kernel import F8, I8
 from macem.oracle import TreeOracle
 from macem.trees import Member, Tree
 
-__all__ = ["Cells", "Probe", "fold"]
+__all__ = ["REFUSED", "Cells", "Folded", "Probe", "fold"]
 
 B1 = NDArray[np.bool_]
 
@@ -30,6 +30,7 @@ SECANTS = 3  # interpolations before the search for a threshold widens step by s
 GROWTH = 8  # factor by which it widens
 BATCH = 1 << 22  # numbers that are transformed at a time
 MAX_GROWTH = 16  # a tree may grow so much where a question has several intervals
+REFUSED = -2  # code of a value that the pipeline does not take
 LIMITS = (np.finfo(np.float64).max, 1e38, 1e15)  # numbers up to the first that the transformers take are looked at
 
 
@@ -153,6 +154,10 @@ class Probe:
             cells[source] = np.array([np.nan], usual if usual.kind in "Of" else np.float64)
         return self._ask_each(cells, sources, types)
 
+    def ask_none(self, sources: Sequence[int], types: Sequence[np.dtype[Any]]) -> tuple[F8, B1]:
+        """Codes of None, likewise: to some encoders it is another value than NaN."""
+        return self._ask_each({source: _objects([None]) for source in sources}, sources, types)
+
     def ask_unseen(self, sources: Sequence[int], types: Sequence[np.dtype[Any]]) -> tuple[F8, B1]:
         """Codes of values outside the vocabulary, likewise."""
         cells = {}
@@ -171,14 +176,14 @@ class Probe:
         taken = np.ones(self.n_features, bool)
         try:
             return self.ask(self.table({source: cells[source] for source in sources}, 1, types))[0][0], taken
-        except Exception:  # noqa: BLE001  (whatever a transformer raises is a refusal)
+        except Exception:  # whatever a transformer raises is a refusal
             codes = np.full(len(self.columns), np.nan)
         owner = np.array([column.source for column in self.columns])
         for source in sources:
             try:
                 answer = self.ask(self.table({source: cells[source]}, 1, types))[0][0]
                 codes[owner == source] = answer[owner == source]
-            except Exception:  # noqa: BLE001
+            except Exception:
                 taken[source] = False
         return codes, taken
 
@@ -304,8 +309,8 @@ class Folded:
     """A folded model, and what the reader of the user's table must know."""
 
     members: list[Member]
-    coded: set[int]
     asked: set[int]
+    vocabularies: dict[int, dict[Any, int]]
     unseen: B1
     missing: B1
 
@@ -335,8 +340,7 @@ def fold(members: Sequence[Member], probe: Probe, types: Sequence[np.dtype[Any]]
     asked_by = {int(questions.column[group[0]]): group for group in by_column if group.size}
 
     missing_codes, missing = probe.ask_missing(sorted(set(feeds) | coded), types)
-    unseen_codes, unseen = probe.ask_unseen(sorted(coded), types)
-    cells = _vocabulary_cells(probe, types, {s: feeds[s] for s in feeds if s in coded}, unseen_codes)
+    vocabularies, unseen, cells = _vocabulary_cells(probe, types, {s: feeds.get(s, []) for s in coded}, missing_codes, missing)
     numbers = {source: columns for source, columns in feeds.items() if source not in coded}
     targets = {column: _targets(questions, asked_by[column], probe) for columns in numbers.values() for column in columns}
     cells |= _number_cells(probe, types, numbers, targets)
@@ -350,7 +354,7 @@ def fold(members: Sequence[Member], probe: Probe, types: Sequence[np.dtype[Any]]
     rewritten = [
         replace(member, trees=[answers.rewrite(tree, next(of_tree)) for tree in member.trees]) for member in members
     ]
-    return Folded(rewritten, coded, set(feeds), unseen, missing)
+    return Folded(rewritten, set(feeds), vocabularies, unseen, missing)
 
 
 def _refuse_double_use(questions: Questions, probe: Probe, feeds: Mapping[int, list[int]], coded: set[int]) -> None:
@@ -375,19 +379,34 @@ def _targets(questions: Questions, asked: I8, probe: Probe) -> F8:
 
 
 def _vocabulary_cells(
-    probe: Probe, types: Sequence[np.dtype[Any]], feeds: Mapping[int, list[int]], unseen: F8
-) -> dict[int, Cells]:
-    """Ask for every entry of every vocabulary, all columns at once."""
-    known = {source: probe.known_values(source) for source in sorted(probe.sources.encoded)}
-    n_rows = max((len(values) for values in known.values()), default=0)
-    if n_rows == 0:
-        return {}
-    cycled = {source: np.resize(values, n_rows) for source, values in known.items() if len(values)}
-    codes, _ = probe.ask(probe.table(cycled, n_rows, types))
-    return {
-        source: Cells(None, {column: np.append(codes[: len(known[source]), column], unseen[column]) for column in columns})
-        for source, columns in feeds.items()
-    }
+    probe: Probe,
+    types: Sequence[np.dtype[Any]],
+    feeds: Mapping[int, list[int]],
+    missing_codes: F8,
+    missing: B1,
+) -> tuple[dict[int, dict[Any, int]], B1, dict[int, Cells]]:
+    """Number the values of every vocabulary, and ask for all of them, all columns at once."""
+    sources = sorted(feeds)
+    none_codes, none = probe.ask_none(sources, types)
+    unseen_codes, unseen = probe.ask_unseen(sources, types)
+    known = {source: probe.known_values(source) for source in sources}
+    n_rows = max((values.size for values in known.values()), default=0)
+    cycled = {source: np.resize(values, n_rows) for source, values in known.items() if values.size}
+    codes = probe.ask(probe.table(cycled, n_rows, types))[0] if n_rows else np.zeros((0, len(probe.columns)))
+    vocabularies, cells = {}, {}
+    for source, columns in feeds.items():
+        vocabulary = {value: code for code, value in enumerate(known[source].tolist())}
+        rows = list(codes[: len(vocabulary)])
+        alike = np.array_equal(none_codes[columns], missing_codes[columns], equal_nan=True)
+        if none[source] and not (missing[source] and alike):
+            vocabulary[None] = len(vocabulary)
+            rows.append(none_codes)
+        elif missing[source] and not none[source]:
+            vocabulary[None] = REFUSED
+        vocabularies[source] = vocabulary
+        rows.append(unseen_codes)
+        cells[source] = Cells(None, {column: np.array([row[column] for row in rows]) for column in columns})
+    return vocabularies, unseen, cells
 
 
 # Cells of numbers: bisection over the floats --------------------------------------------------------------------------
@@ -444,7 +463,7 @@ class _Search:
                 ends = [np.array([line.low, line.high]) for line in self.lines.values()]
                 self.ask(np.repeat(sources, 2), np.concatenate(ends), None)
                 return
-            except Exception as error:  # noqa: BLE001  (whatever a transformer raises is a refusal)
+            except Exception as error:  # whatever a transformer raises is a refusal
                 refusal = error
         raise NotColumnwise(f"the transformers refuse large numbers: {refusal}")
 

@@ -54,9 +54,9 @@ class NumberReader:
                     columns_by_name(X, self.names), dtype=self.dtype, ensure_all_finite=finite, ensure_min_samples=0
                 )
         except ValueError as error:
-            raise DataError(f"The model cannot read this table: {error} Give it numbers that the model takes.") from error
+            raise DataError(f"The model cannot read this table: {error} Give it numbers that it takes.") from error
         check_width(numbers, self.n_features)
-        return numbers.astype(np.float64)
+        return np.asarray(numbers, dtype=np.float64)
 
 
 def columns_by_name(X: Any, names: tuple[Any, ...] | None) -> Any:
@@ -169,7 +169,8 @@ def join(
                 member = replace(member, trees=_behind_reader(member.trees, oracle))
             # the weight itself where a model is one member: the sum is then the live one to the bit
             weight = part.weight if member.weight == divisor else part.weight * member.weight / divisor
-            members.append(replace(member, weight=weight, classes=tuple(part.classes[place] for place in member.classes)))
+            places = tuple(part.classes[place] for place in member.classes)
+            members.append(replace(member, weight=weight, classes=places))
     total = float(sum(part.weight for part in parts)) if total is None else total
     if all(_is_one_tree(member) for member in members):
         members, total = [_forest(members, len(classes), total)], 1.0
@@ -227,7 +228,7 @@ class JointReader:
     readers: tuple[tuple[Reader, bool], ...]
 
     def __call__(self, X: Any) -> F8:
-        """Read a table; DataError where a part refuses it, or reads the same numbers in another way from another type."""
+        """Read a table; DataError where a part refuses it, or reads its numbers as others than the float64 they are."""
         numbers = self.numbers(X)
         for read, single in self.readers:
             asked, told = _rounded(read(X), single), _rounded(read(numbers), single)
@@ -254,7 +255,7 @@ def _shared_reader(parts: Sequence[Part]) -> Reader | None:
     if len({part.oracle.single for part in parts}) > 1 or any(part.columns is not None for part in parts):  # type: ignore[attr-defined]
         return None
     image = pickle.dumps(first)
-    return first if all(pickle.dumps(other) == image for other in others) else None  # type: ignore[no-any-return]
+    return first if all(pickle.dumps(other) == image for other in others) else None
 
 
 def _joint_reader(parts: Sequence[Part], n_features: int, names: tuple[Any, ...] | None) -> tuple[bool, Reader]:
@@ -264,10 +265,10 @@ def _joint_reader(parts: Sequence[Part], n_features: int, names: tuple[Any, ...]
     shared = _shared_reader(parts)
     if shared is not None:
         return single, shared
-    dtypes = {getattr(read, "dtype", None) if isinstance(read, NumberReader) else None for read in readers}
-    if len(dtypes) == 1 and None not in dtypes:
-        missing, infinite = all(read.missing for read in readers), all(read.infinite for read in readers)
-        return single, NumberReader(n_features, names, dtypes.pop(), missing, infinite)
+    plain = [read for read in readers if isinstance(read, NumberReader)]
+    if len(plain) == len(readers) and len({read.dtype for read in plain}) == 1:
+        missing, infinite = all(read.missing for read in plain), all(read.infinite for read in plain)
+        return single, NumberReader(n_features, names, plain[0].dtype, missing, infinite)
     numbers = NumberReader(n_features, names, "float32" if single else "float64", missing=True, infinite=True)
     pairs = zip(readers, parts, strict=True)
     return single, JointReader(numbers, tuple((read, part.oracle.single) for read, part in pairs))  # type: ignore[attr-defined]
@@ -284,7 +285,8 @@ def _behind_reader(trees: Sequence[Tree], oracle: TreeOracle) -> list[Tree]:
         return _rounded(read[:, 0], oracle.single).astype(np.float64)
 
     moved = largest_on_the_left(seen, asked, _largest_readable(oracle))
-    return [replace(tree, threshold=moved[np.searchsorted(asked, tree.threshold).clip(0, asked.size - 1)]) for tree in trees]
+    last = asked.size - 1
+    return [replace(tree, threshold=moved[np.searchsorted(asked, tree.threshold).clip(0, last)]) for tree in trees]
 
 
 def _largest_readable(oracle: TreeOracle) -> float:

@@ -115,7 +115,9 @@ def _union(labels: Sequence[NDArray[Any]]) -> NDArray[Any]:
                 "Name the classes with classes=; models of the classes 0, 1, … are then matched by position."
             )
     union = list(dict.fromkeys(label for some in labels for label in some.tolist()))
-    return first if len(union) == len(first) else np.array(union, dtype=first.dtype if first.dtype.kind == "O" else None)
+    if len(union) == len(first):
+        return first
+    return np.array(union, dtype=object if first.dtype == object else None)
 
 
 def _places(labels: NDArray[Any], classes: NDArray[Any], are_given: bool) -> list[int]:

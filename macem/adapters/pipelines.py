@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from macem import kernel
-from macem.adapters.folding import Probe, fold
+from macem.adapters.folding import REFUSED, Probe, fold
 from macem.adapters.transformers import NotColumnwise
 from macem.errors import DataError
 from macem.kernel import F8, I8
@@ -143,13 +143,18 @@ class PipelineReader:
         if elsewhere.size:
             import pandas as pd
 
-            missing = pd.isna(column[elsewhere])
-            codes[elsewhere] = np.where(missing, np.nan, len(vocabulary))
-            if missing.any() and not self.missing[position]:
+            cells = np.asarray(column[elsewhere], dtype=object)
+            missing = pd.isna(cells)
+            refused = codes[elsewhere] == REFUSED
+            if refused.any() or (missing.any() and not self.missing[position]):
                 self._refuse(position, "a missing value")
             if not missing.all() and not self.unseen[position]:
-                self._refuse(position, f"the value {column[elsewhere][~missing][0]!r}, which it was not fitted on")
+                self._refuse(position, f"the value {cells[~missing][0]!r}, which it was not fitted on")
+            codes[elsewhere] = np.where(missing, np.nan, self._unseen_code(vocabulary))
         return codes
+
+    def _unseen_code(self, vocabulary: dict[Any, int]) -> int:
+        return len(vocabulary) - (vocabulary.get(None) == REFUSED)
 
     def _refuse(self, position: int, what: str) -> None:
         raise DataError(
@@ -234,15 +239,11 @@ class _Folder:
     def _fold(self, types: Sequence[np.dtype[Any]]) -> PipelineOracle:
         probe = self.probe
         folded = fold(self.model.members, probe, types)
-        codes = [
-            {value: code for code, value in enumerate(probe.known_values(column).tolist())} if column in folded.coded else None
-            for column in range(probe.n_features)
-        ]
         reader = PipelineReader(
             n_features=probe.n_features,
             names=probe.names,
-            needed=tuple(column in folded.asked | folded.coded for column in range(probe.n_features)),
-            vocabularies=tuple(codes),
+            needed=tuple(column in folded.asked | set(folded.vocabularies) for column in range(probe.n_features)),
+            vocabularies=tuple(folded.vocabularies.get(column) for column in range(probe.n_features)),
             unseen=tuple(folded.unseen.tolist()),
             missing=tuple(folded.missing.tolist()),
         )

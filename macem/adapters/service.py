@@ -301,7 +301,7 @@ class RemoteModel:
                 f"answered with {output['datatype']} in output {output['name']!r}, not with probabilities",
                 "Say with output= which output holds them.",
             )
-        return self._answer(output["data"], n_rows).reshape(output["shape"])
+        return self._answer(output["data"], n_rows).reshape(n_rows, -1)
 
     # MLflow
 

@@ -61,7 +61,8 @@ class SklearnAdapter:
 
 def _tree(model: Any) -> Oracle:
     """One decision tree: its leaves hold probabilities."""
-    return _numbers_oracle(model, [_votes(model, [model], divisor=1.0)], missing=model._support_missing_values(_NO_ROWS))
+    missing = model._support_missing_values(_NO_ROWS)
+    return _numbers_oracle(model, [_votes(model, [model], divisor=1.0)], missing=missing)
 
 
 def _forest(model: Any) -> Oracle:
@@ -104,10 +105,12 @@ def floor_to_single(thresholds: F8) -> F8:
     return np.where(nearest > thresholds, below, nearest).astype(np.float64)
 
 
-def _numbers_oracle(model: Any, members: Sequence[Member], *, missing: bool) -> TreeOracle:
+def _numbers_oracle(
+    model: Any, members: Sequence[Member], *, missing: bool, kind: type[TreeOracle] = TreeOracle
+) -> TreeOracle:
     """Make the oracle of a model that casts its table to float32."""
     names = feature_names(model)
-    return TreeOracle(
+    return kind(
         members=members,
         classes=np.asarray(model.classes_),
         live=BlackBoxOracle(model),
@@ -147,7 +150,18 @@ def _gradient_boosting(model: Any) -> Oracle:
         first = [read_tree(init.tree_, scores[:, output, None], output) for output in range(n_outputs)]
     else:
         return BlackBoxOracle(model, note=f"the raw scores of its init, a {type(init).__name__}, are no sum of trees")
-    return _numbers_oracle(model, [_boosted([*first, *stages], start, _LOSS_SLOPES[loss])], missing=False)
+    kind = PairwiseSoftmaxOracle if n_outputs >= 8 else TreeOracle
+    return _numbers_oracle(model, [_boosted([*first, *stages], start, _LOSS_SLOPES[loss])], missing=False, kind=kind)
+
+
+class PairwiseSoftmaxOracle(TreeOracle):
+    """A gradient booster of eight or more classes, whose softmax lets NumPy sum the classes in pairs."""
+
+    def predict_proba(self, X: Any) -> F8:
+        """Class probabilities, shape (n, n_classes), to the bit as the model gives them."""
+        from sklearn.utils.extmath import softmax
+
+        return np.asarray(softmax(self.raw_scores(X)))
 
 
 def _initial_scores(model: Any, probabilities: F8) -> F8:
@@ -189,8 +203,9 @@ def _hist_gradient_boosting(model: Any) -> Oracle:
     position = np.arange(n_features)
     if model._preprocessor is not None:
         position = np.argsort(~model.is_categorical_, kind="stable")  # its trees see the categorical columns first
-        known = model._bin_mapper.bin_thresholds_[: model.is_categorical_.sum()]
-        read = CategoryReader(n_features, names, model._preprocessor, position, np.array([len(codes) for codes in known]))
+        codes = model._bin_mapper.bin_thresholds_[: model.is_categorical_.sum()]
+        n_known = np.array([len(known) for known in codes])
+        read = CategoryReader(n_features, names, model._preprocessor, position, n_known)
     trees = [
         _hist_tree(predictor, output)
         for iteration in model._predictors
@@ -259,7 +274,7 @@ class CategoryReader:
         try:
             encoded = np.asarray(self.encoder.transform(table), dtype=np.float64)
         except ValueError as error:
-            raise DataError(f"The model cannot read this table: {error} Give it values that the model takes.") from error
+            raise DataError(f"The model cannot read this table: {error} Give it values that it takes.") from error
         categories = encoded[:, : self.n_known.size]
         categories[~((categories >= 0) & (categories < self.n_known))] = np.nan
         codes[:, self.position] = encoded

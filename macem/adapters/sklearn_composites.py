@@ -123,9 +123,8 @@ def _voter(model: Any, part: Part) -> Part | None:
         return None
     (member,) = oracle.members
     kinds = {base.__name__ for base in type(model).__mro__}
-    if member.link in (Link.IDENTITY, Link.ADABOOST):
-        votes = replace(member, link=Link.VOTE)
-    elif member.link == Link.SOFTMAX and kinds & {"GradientBoostingClassifier", "HistGradientBoostingClassifier"}:
+    boosters = kinds & {"GradientBoostingClassifier", "HistGradientBoostingClassifier"}
+    if member.link in (Link.IDENTITY, Link.ADABOOST) or (member.link == Link.SOFTMAX and boosters):
         votes = replace(member, link=Link.VOTE)
     elif "HistGradientBoostingClassifier" in kinds:
         votes = replace(member, link=Link.STEP)
@@ -159,7 +158,7 @@ class VoteShares:
         shares = np.zeros((len(votes), len(self.classes_)))
         for voter in range(votes.shape[1]):
             shares[np.arange(len(votes)), votes[:, voter]] += 1.0 if weights is None else weights[voter]
-        return shares / (votes.shape[1] if weights is None else sum(weights))
+        return np.asarray(shares / (votes.shape[1] if weights is None else sum(weights)))
 
 
 # Calibration ---------------------------------------------------------------------------------------------------------
@@ -178,7 +177,9 @@ def calibrated(model: Any) -> Oracle:
 def _sigmoid(model: Any, fold: Any) -> Part | None:
     """Read one calibrated classifier of two classes, where sigmoid calibration sees a plain sum of trees."""
     oracle: Any = oracle_for(fold.estimator)
-    if fold.method != "sigmoid" or len(model.classes_) != 2 or not isinstance(oracle, TreeOracle) or len(oracle.members) > 1:
+    if fold.method != "sigmoid" or len(model.classes_) != 2:
+        return None
+    if not isinstance(oracle, TreeOracle) or len(oracle.members) > 1:
         return None
     (member,) = oracle.members
     slope, intercept = float(fold.calibrators[0].a_), float(fold.calibrators[0].b_)

@@ -443,10 +443,10 @@ class TableReader:
     def _column(self, column: Any, feature: int) -> F8:
         if str(column.dtype) == "category":
             return self._recoded(column, feature)
-        if column.dtype.kind not in "biuf":
+        expected = "a pandas category" if feature in self.levels else "a number"
+        if column.dtype.kind not in "biuf" or feature in self.levels:
             raise DataError(
-                f"Column {column.name!r} holds {column.dtype}, which XGBoost does not take. "
-                "Make it numbers, or a pandas category if the model was trained on one."
+                f"Column {column.name!r} holds {column.dtype}, but the model was trained on {expected}. Make it one."
             )
         with np.errstate(over="ignore"):
             numbers = column.to_numpy(dtype=np.float32, na_value=np.nan).astype(np.float64)
