@@ -71,9 +71,9 @@ class CatBoostAdapter:
             start=np.zeros(len(biases)),
             classes=tuple(range(len(model.classes_))),
         )
-        names, n_features = tuple(model.feature_names_), len(model.feature_names_)
-        if names == tuple(map(str, range(n_features))):
-            names = None  # it was trained on an array
+        n_features = len(model.feature_names_)
+        trained_on_array = model.feature_names_ == [str(place) for place in range(n_features)]
+        names = None if trained_on_array else tuple(model.feature_names_)
         return TreeOracle(
             members=[member],
             classes=np.asarray(model.classes_),
