@@ -324,7 +324,8 @@ class Features:
                 f"rows have {array.shape[1]} columns, the background has {len(self.names)}: "
                 "give all columns of the background, in its order"
             )
-        table = pd.DataFrame(array, columns=pd.Index(self.names))
+        table = _untyped(array)
+        table.columns = pd.Index(self.names)
         return table, array.dtype != object and not self.was_frame
 
     def _named(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -568,13 +569,18 @@ def _background(X: Any) -> pd.DataFrame:
                 f"the background is a {type(X).__name__} of {array.ndim} dimensions: "
                 "give a DataFrame, or an array of shape (n, d)"
             )
-        table = pd.DataFrame(array)
+        table = _untyped(array)
     if table.shape[1] == 0:
         raise DataError("the background has no columns: give the table that the model was trained on")
     if table.shape[0] == 0:
         raise DataError("the background has no rows: give at least one, since base values and ranges come from it")
     _refuse_duplicates(list(table.columns))
     return table
+
+
+def _untyped(array: NDArray[Any]) -> pd.DataFrame:
+    """A table of an array; objects stay objects."""
+    return pd.DataFrame(array, dtype=object if array.dtype == object else None)
 
 
 def _refuse_duplicates(names: list[Any]) -> None:
@@ -614,5 +620,10 @@ def _fingerprint(table: pd.DataFrame) -> str:
     for at, name in enumerate(table.columns):
         column = table.iloc[:, at]
         digest.update(repr((name, str(column.dtype))).encode())
-        digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+        if types.is_object_dtype(column.dtype):
+            codes, found = columns.factorized(column)
+            digest.update(codes.tobytes())
+            digest.update(repr(found.tolist()).encode())
+        else:
+            digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
     return digest.hexdigest()
