@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ def load(path: str | Path) -> Any:
 
     if not Path(path).is_file():
         raise ModelError(f"There is no model file {str(path)!r}. Check its path.")
+    _refuse_old_vectors(path, xgboost.__version__)
     try:
         booster = xgboost.Booster(model_file=path)
         if json.loads(booster.attr("scikit_learn") or "{}").get("_estimator_type") != "classifier":
@@ -111,6 +113,18 @@ def load(path: str | Path) -> Any:
             "Save the model with its save_model method as .json or .ubj."
         ) from error
     return classifier
+
+
+def _refuse_old_vectors(path: str | Path, version: str) -> None:
+    """Refuse the one kind of file that makes XGBoost 3.2 and later crash: vector leaves as they were written before."""
+    content = Path(path).read_bytes()
+    width = re.search(rb"size_leaf_vector[^0-9]{1,20}([0-9]+)", content)  # UBJSON puts the length of the text between
+    old = width is not None and int(width[1]) > 1 and b"leaf_weights" not in content
+    if old and tuple(map(int, version.split(".")[:2])) >= (3, 2):
+        raise ModelError(
+            f"The model file {str(path)!r} holds multi-output trees in the layout before XGBoost 3.2, which XGBoost "
+            f"{version} cannot load. Train the model anew, or use the version that wrote it."
+        )
 
 
 # Reading a model -----------------------------------------------------------------------------------------------------
