@@ -491,7 +491,7 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
     if levels is None or counts is None:
         raise OptionError(f"{feature!r} is numeric; choose a categorical feature, whose categories have frequencies.")
     plan = FrequencyMap().fit(features).plan
-    place = plan.level_place[plan.level_first[at] : plan.level_first[at + 1]]
+    place = plan.level["place"][plan.feature["first_level"][at] : plan.feature["first_level"][at + 1]]
     order = np.argsort(place)
     bounds = np.concatenate(
         [[place[order[0]]], (place[order][1:] + place[order][:-1]) / 2, [max(1.0, place[order[-1]])]]
@@ -685,8 +685,10 @@ def _title(ax: Axes, text: str, colour: str = ROW) -> None:
 
 
 def _wrapped(text: Any, width: int = 24, n_lines: int = 3) -> str:
-    """A text on a few lines; a dollar sign or an underscore stays what it is."""
-    lines = textwrap.wrap(
-        str(text).replace("$", r"\$"), width, break_long_words=True, max_lines=n_lines, placeholder="…"
-    )
-    return "\n".join(lines)
+    """A text on a few lines; a dollar sign stays what it is."""
+    text = " ".join(str(text).split())
+    if n_lines == 1:
+        lines = [text if len(text) <= width else text[: width - 1] + "…"]
+    else:
+        lines = textwrap.wrap(text, width, max_lines=n_lines, placeholder="…")
+    return "\n".join(lines).replace("$", r"\$")

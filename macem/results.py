@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, overload
 
 import pandas as pd
@@ -83,7 +84,7 @@ class Contrast:
         """Whether there is an example."""
         return self.status is Status.FOUND
 
-    @property
+    @cached_property
     def ranked(self) -> list[Any]:
         """The changed features, the most important first."""
         return sorted(

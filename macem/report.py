@@ -1,0 +1,168 @@
+"""A report of a batch: one HTML file that opens from disk, needs no network, and works without JavaScript."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from macem.errors import MacemError
+from macem.files import atomically
+from macem.reasons import readable
+from macem.results import Contrast, Explanation, Explanations
+
+__all__ = ["render", "write_report"]
+
+MOST_VALUES = 60  # columns up to which a row's page lists all its values
+MOST_FREQUENT = 15
+
+
+def write_report(explanations: Explanations, path: str | Path, **options: Any) -> Path:
+    """Write the report of a batch.
+
+    Parameters
+    ----------
+    explanations : Explanations
+    path : path
+        Of the HTML file.
+    **options
+        As :func:`render` takes them.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    path = Path(path)
+    with atomically(path) as temporary:
+        temporary.write_text(render(explanations, **options), encoding="utf-8")
+    return path
+
+
+def render(
+    explanations: Explanations,
+    *,
+    title: str | None = None,
+    templates: Mapping[str, str] | None = None,
+    names: Mapping[Any, str] | None = None,
+    labels: Mapping[Any, str] | None = None,
+) -> str:
+    """The report of a batch, as HTML.
+
+    Parameters
+    ----------
+    explanations : Explanations
+    title : str, optional
+    templates, names, labels : dict, optional
+        Sentences, words for features and words for classes, as
+        :meth:`macem.results.Explanation.reason` takes them.
+
+    Returns
+    -------
+    str
+        Every value in it is escaped.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise MacemError('The report needs Jinja2; install it with: pip install "macem[plot]"') from error
+    environment = Environment(loader=PackageLoader("macem"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    words = {"templates": templates, "names": names, "labels": labels}
+    summary = explanations.summary()
+    predictions = [_label(row, labels) for row in explanations if row.error is None]
+    return environment.get_template("report.html").render(
+        title=title or "Contrastive explanations",
+        rows=[_row(explanation, words) for explanation in explanations],
+        errors=sum(row.error is not None for row in explanations),
+        classes=sorted({label: predictions.count(label) for label in set(predictions)}.items()),
+        kinds=[_kind(kind, summary[summary["kind"] == kind]) for kind in ("positive", "negative")],
+        frequencies=_frequencies(explanations, names or {}),
+        n_queries=int(summary["n_queries"].sum()),
+        provenance=[(name, _text(value)) for name, value in explanations.provenance.items()],
+    )
+
+
+def _label(explanation: Explanation, labels: Mapping[Any, str] | None) -> str:
+    return (labels or {}).get(explanation.prediction, readable(explanation.prediction))
+
+
+def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
+    names = words["names"] or {}
+    found = [contrast for contrast in explanation.contrasts if contrast.found]
+    changed = list(dict.fromkeys(name for contrast in found for name in contrast.ranked))
+    few = len(explanation.original) <= MOST_VALUES
+    return {
+        "index": explanation.index,
+        "prediction": "" if explanation.error else _label(explanation, words["labels"]),
+        "probability": "" if explanation.probability is None else f"{explanation.probability:.2f}",
+        "reason": explanation.reason(words["templates"], names=words["names"], labels=words["labels"]),
+        "positive": _short(explanation.positive, names) if explanation.error is None else explanation.error,
+        "negative": _short(explanation.negative, names),
+        "found": [contrast.kind for contrast in found],
+        "changes": [_cells(name, explanation, found, names) for name in changed],
+        "outcomes": [_outcome(contrast) for contrast in explanation.contrasts],
+        "values": "; ".join(f"{names.get(k, k)}: {readable(v)}" for k, v in explanation.original.items())
+        if few
+        else "",
+    }
+
+
+def _cells(
+    name: Any, explanation: Explanation, found: list[Contrast], names: Mapping[Any, str]
+) -> list[dict[str, Any]]:
+    """A line of a row's table: the feature, its base value, the row's, and that of each contrast found."""
+    cells: list[dict[str, Any]] = [
+        {"text": text}
+        for text in (names.get(name, name), readable(explanation.base[name]), readable(explanation.original[name]))
+    ]
+    for contrast in found:
+        value = contrast.values[name] if contrast.values is not None else None
+        cells.append({"text": readable(value), "kind": contrast.kind, "changed": name in contrast.changes})
+    return cells
+
+
+def _short(contrast: Contrast | None, names: Mapping[Any, str]) -> str:
+    """A contrast in a cell of the list."""
+    if contrast is None:
+        return ""
+    if not contrast.found:
+        return str(contrast.status)
+    if not contrast.changes:
+        return "the base values alone"
+    return "; ".join(f"{names.get(name, name)}: {readable(contrast.changes[name][1])}" for name in contrast.ranked)
+
+
+def _outcome(contrast: Contrast) -> str:
+    parts = [f"{contrast.kind}: {contrast.status}"]
+    if contrast.found and contrast.probabilities is not None:
+        probability = contrast.probabilities[contrast.prediction]
+        parts.append(f"leads to {readable(contrast.prediction)} with probability {probability:.2f}")
+    if contrast.distance is not None:
+        parts.append(f"distance {contrast.distance:.3g}")
+    if contrast.lower_bound is not None:
+        parts.append(f"proved that none is nearer than {contrast.lower_bound:.3g}")
+    parts.append(f"{contrast.n_queries:,} model calls")
+    return ", ".join(parts)
+
+
+def _kind(kind: str, lines: Any) -> dict[str, Any]:
+    found = lines[lines["status"] == "found"]
+    changed = f"{float(found['n_changed'].mean()):.1f}" if len(found) else None
+    return {"kind": kind, "asked": len(lines), "found": len(found), "changed": changed}
+
+
+def _frequencies(explanations: Explanations, names: Mapping[Any, str]) -> list[dict[str, Any]]:
+    """The features that most rows need or change, with the share of rows."""
+    changes = explanations.to_frame()
+    shares = {kind: changes.loc[changes["kind"] == kind, "feature"].value_counts() for kind in ("positive", "negative")}
+    most = changes["feature"].value_counts().index[:MOST_FREQUENT]
+    n = max(sum(row.error is None for row in explanations), 1)
+    return [
+        {"feature": names.get(name, name), **{kind: float(counts.get(name, 0)) / n for kind, counts in shares.items()}}
+        for name in most
+    ]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
