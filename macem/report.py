@@ -102,7 +102,7 @@ def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
         "found": [contrast.kind for contrast in found],
         "changes": [_cells(name, explanation, found, names) for name in changed],
         "outcomes": [_outcome(contrast) for contrast in explanation.contrasts],
-        "values": "; ".join(f"{names.get(k, k)}: {readable(v)}" for k, v in explanation.original.items())
+        "all_values": "; ".join(f"{names.get(k, k)}: {readable(v)}" for k, v in explanation.original.items())
         if few
         else "",
     }
