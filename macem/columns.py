@@ -36,6 +36,8 @@ MOST_DECIMALS = 10
 def is_category(column: Column, *, typed: bool) -> bool:
     """Whether the dtype says category; an array of objects has no dtypes, so its values are looked at instead."""
     dtype = column.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        raise DataError(f"column {column.name!r} is sparse ({dtype}): give table.sparse.to_dense()")
     if types.is_object_dtype(dtype) and not typed:
         kinds = {"integer", "floating", "mixed-integer-float", "decimal"}
         return types.infer_dtype(column, skipna=True) not in kinds

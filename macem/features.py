@@ -550,7 +550,8 @@ def _position(names: tuple[Any, ...], name: Any, what: str) -> int:
 
 def _near(word: Any, known: Iterable[Any]) -> str:
     """A hint at similar words, if there are any."""
-    near = difflib.get_close_matches(str(word), [str(other) for other in known], n=3)
+    written = {str(other): other for other in known}
+    near = [written[other] for other in difflib.get_close_matches(str(word), written, n=3)]
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 

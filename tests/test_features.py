@@ -220,6 +220,7 @@ COLUMNS: dict[str, Any] = {
     "ordered": pd.Categorical(["low", "high", "low", "mid"], categories=["low", "mid", "high", "unused"], ordered=True),
     "category of numbers": pd.Categorical([1.5, 2.5, None, 1.5]),
     "category of bools": pd.Categorical([True, False, None, True]),
+    "category of intervals": pd.cut([1, 5, 9, 2], [0, 3, 6, 10]),
     "objects mixed": np.array(["a", 1, 2.5, ("t", 1)], object),
 }
 ARROW = {
@@ -232,7 +233,9 @@ ARROW = {
 INDEX = pd.Index(["r", "s", "s", "t"], name="row")
 
 
-def table_of_everything() -> pd.DataFrame:
+@pytest.fixture(scope="module")
+def everything() -> pd.DataFrame:
+    """A column of every dtype; to be read only."""
     pytest.importorskip("pyarrow")
     arrow = {dtype: pd.array(values, dtype) for dtype, values in ARROW.items()}
     table = pd.DataFrame({**COLUMNS, **arrow}, index=INDEX)
@@ -240,8 +243,8 @@ def table_of_everything() -> pd.DataFrame:
     return table
 
 
-def test_a_table_comes_back_as_it_was() -> None:
-    table = table_of_everything()
+def test_a_table_comes_back_as_it_was(everything: pd.DataFrame) -> None:
+    table = everything.copy(deep=True)
     before = table.copy(deep=True)
     features = Features.fit(table)
     checked = features.check(table)
@@ -250,8 +253,8 @@ def test_a_table_comes_back_as_it_was() -> None:
     pd.testing.assert_frame_equal(table, before)
 
 
-def test_every_cell_can_be_replaced_in_its_own_dtype() -> None:
-    table = table_of_everything()
+def test_every_cell_can_be_replaced_in_its_own_dtype(everything: pd.DataFrame) -> None:
+    table = everything
     features = Features.fit(table)
     numbers = features.numbers(features.check(table))
     wanted = shifted(features, numbers)
@@ -267,8 +270,8 @@ def test_every_cell_can_be_replaced_in_its_own_dtype() -> None:
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, *ARROW])
-def test_one_row_in_any_form(name: str) -> None:
-    table = table_of_everything()[[name]]
+def test_one_row_in_any_form(everything: pd.DataFrame, name: str) -> None:
+    table = everything[[name]]
     features = Features.fit(table)
     numbers = features.numbers(features.check(table))
     for row in range(4):
@@ -369,6 +372,17 @@ def test_the_same_label_in_two_columns_is_two_levels() -> None:
     features = Features.fit(table)
     numbers = features.numbers(features.check(table[["two", "one"]]))
     assert numbers.tolist() == [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+
+
+def test_dates_may_be_declared_categories() -> None:
+    table = pd.DataFrame({"day": pd.to_datetime(["2020-01-02", None, "2020-01-01", "2020-01-02"])})
+    features = Features.fit(table, categorical=["day"])
+    numbers = features.numbers(features.check(table))
+    assert numbers[[0, 2, 3], 0].tolist() == [0.0, 1.0, 0.0]
+    numbers[0] = 1.0
+    shown = features.frame(numbers, table)
+    assert shown["day"].dtype == table["day"].dtype
+    assert shown["day"].tolist()[::2] == [pd.Timestamp("2020-01-01")] * 2
 
 
 def test_arrays_are_asked_as_arrays() -> None:
@@ -529,6 +543,7 @@ def test_rows_that_are_refused(X: Any, words: list[str]) -> None:
         (pd.DataFrame({"x": [1.0, np.inf]}), ["'x'", "row 1", "inf"]),
         (pd.DataFrame({"x": pd.to_datetime(["2020-01-01"])}), ["'x'", "datetime64", "categorical"]),
         (pd.DataFrame({"x": [1 + 2j]}), ["'x'", "complex128"]),
+        (pd.DataFrame({"x": pd.arrays.SparseArray([0.0, 1.0])}), ["'x'", "sparse", "to_dense"]),
         (pd.DataFrame({"x": []}), ["no rows"]),
         (pd.DataFrame(index=[0, 1]), ["no columns"]),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), ["'x'", "more than once"]),
