@@ -119,7 +119,7 @@ class AdapterConformance:
         """The adapter is found by the class of the model."""
         found = claimant(case.model)
         assert found is not None, f"no entry point {self.package!r} in the group 'macem.adapters'"
-        assert found.package == self.package
+        assert found.package == self.package, f"{found} claims the model, by the name {found.package!r}"
         assert type(found.load()) is self.adapter
 
     def test_discovery_imports_nothing(self) -> None:
@@ -172,7 +172,7 @@ class AdapterConformance:
 
     def test_extremes(self, case: Case, oracle: Any, reference: BlackBoxOracle) -> None:
         """Signed zeros, denormals, numbers between two float32, numbers that float32 or float64 cannot tell apart."""
-        table = _with_numbers(case, oracle, EXTREMES, halfway=True)
+        table = _with_numbers(case, oracle, EXTREMES, beside=_halfway)
         _agree(case, oracle.predict_proba(table), reference.predict_proba(table))
 
     def test_missing(self, case: Case, oracle: Any, reference: BlackBoxOracle) -> None:
@@ -279,8 +279,10 @@ def _hard(case: Case, oracle: Any, kind: str) -> Any:
     return tables[kind]
 
 
-def _with_numbers(case: Case, oracle: Any, numbers: list[float], *, halfway: bool = False) -> Any:
-    """Put each number, and those halfway from a boundary to the next float32, into each float column with splits."""
+def _with_numbers(
+    case: Case, oracle: Any, numbers: list[float], beside: Callable[[F8], list[float]] = lambda edges: []
+) -> Any:
+    """Put each number, and those beside its boundaries, into each float column with splits."""
     if not isinstance(oracle, TreeOracle):
         pytest.skip("a black box has no splits that could be read wrongly")
     places = zip(columns(oracle, case.X), boundaries(oracle), strict=True)
@@ -288,7 +290,7 @@ def _with_numbers(case: Case, oracle: Any, numbers: list[float], *, halfway: boo
         (column, number)
         for column, edges in places
         if edges.size and dtype_of(case.X, column).kind == "f"
-        for number in [*numbers, *(_halfway(edges) if halfway and oracle.single else [])]
+        for number in [*numbers, *beside(edges)]
     ]
     if not cells:
         pytest.skip("the model has no float column")
@@ -296,6 +298,6 @@ def _with_numbers(case: Case, oracle: Any, numbers: list[float], *, halfway: boo
 
 
 def _halfway(edges: F8) -> list[float]:
-    """Numbers that float32 rounds to one neighbour or the other, ties to even."""
-    single = edges[:N_ROWS].astype(np.float32)
+    """Numbers halfway to the next float32, which float32 rounds to one neighbour or the other, ties to even."""
+    single = edges[np.abs(edges) < 1e38][:N_ROWS].astype(np.float32)
     return list((single.astype(np.float64) + np.nextafter(single, np.float32(np.inf))) / 2)
