@@ -188,7 +188,7 @@ class Explainer:
         note = getattr(self.oracle, "note", "")
         ensemble = self.oracle.ensemble
         if self._axes is not None and ensemble is not None:
-            n_trees = ensemble.tree_first.size - 1
+            n_trees = ensemble.tree.size - 1
             words = f"compiled: the model is read as a table of {n_trees} trees ({ensemble.values.shape[0]} nodes)"
         else:
             words = f"lockstep: the model is asked in batches, because {self._obstacle}"
@@ -212,7 +212,7 @@ class Explainer:
             return None, "the encoding has no compiled plan"
         if self._density is not None:
             return None, "the density has no compiled plan"
-        clash = np.flatnonzero((table.n_codes > 0) & (plan.kind <= kernel.GRID))
+        clash = np.flatnonzero((table.n_codes > 0) & (plan.feature["kind"][:-1] <= kernel.GRID))
         if clash.size:
             name = self.features.names[clash[0]]
             return None, f"the model takes the numbers of {name!r} as categories; declare it categorical"
@@ -220,8 +220,8 @@ class Explainer:
 
     def _level_codes(self, plan: Plan, background: pd.DataFrame) -> F8:
         """What the table reads for each level: asked with a small table that shows them all."""
-        n_levels = np.diff(plan.level_first)
-        codes = np.zeros(plan.level_place.size)
+        n_levels = np.diff(plan.feature["first_level"])
+        codes = np.zeros(plan.level.size)
         n_rows = int(n_levels.max(initial=0))
         if n_rows == 0:
             return codes
@@ -231,7 +231,7 @@ class Explainer:
             numbers[:, feature] = np.minimum(np.arange(n_rows), n_levels[feature] - 1)
         read = self._read(self.features.frame(numbers, like))
         for feature in np.flatnonzero(n_levels):
-            first = plan.level_first[feature]
+            first = plan.feature["first_level"][feature]
             codes[first : first + n_levels[feature]] = read[: n_levels[feature], feature]
         return codes
 
@@ -282,7 +282,7 @@ class Explainer:
         work = Work.on(problems, limits)
         if target is not None:  # a row that is in the target class already has no way to go
             there = np.repeat(predicted == target, len(kinds)) & np.tile([k == problem.NEGATIVE for k in kinds], len(table))
-            work.progress.done[there] = work.progress.proved[there] = True
+            work.best.row["done"][there] = work.best.row["proved"][there] = True
         self._solve(work, plan, weights, schedule, limits, ask)
         shown, verdict = self._verify(table, work, ask, plan, weights, limits, predicted, target)
         return self._assemble(table, numbers, probabilities, predicted, kinds, work, shown, verdict)
@@ -299,10 +299,10 @@ class Explainer:
         """Search, then refine."""
         search.begin(work, plan, weights, ask)
         if limits.passed:
-            work.progress.exhausted[work.open] = True
+            work.best.row["exhausted"][work.open] = True
         table = self.oracle.ensemble
         if self._axes is not None and table is not None:
-            if self.options.refine and table.tree_first.size == 2:
+            if self.options.refine and table.tree.size == 2:
                 refine.on_table(work, table, self._axes, plan, weights, self.options)
                 return
             search.compiled(work, table, self._axes, plan, weights, schedule)
@@ -338,7 +338,7 @@ class Explainer:
         target: int | None,
     ) -> tuple[pd.DataFrame, _Verdict]:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
-        found = np.flatnonzero(np.isfinite(work.best.cost))
+        found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
         shown, verdict = self._judge(table, work, ask, found, predicted, check=True)
         failed = found[~verdict.holds[found]]
         if failed.size and self.options.refine:
@@ -347,21 +347,21 @@ class Explainer:
             live = _Asking(self, table, ask.owners[failed], ask.numbers, live=True)
             refine.batched(again, plan, weights, live, limits)
             work.best.numbers[failed] = again.best.numbers
-            work.best.cost[failed] = again.best.cost
-            work.best.n_queries[failed] += again.best.n_queries
-            work.progress.proved[failed] = False
-            found = np.flatnonzero(np.isfinite(work.best.cost))
+            work.best.row["cost"][failed] = again.best.row["cost"]
+            work.best.row["n_queries"][failed] += again.best.row["n_queries"]
+            work.best.row["proved"][failed] = False
+            found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
             shown, verdict = self._judge(table, work, ask, found, predicted, check=False)
             failed = found[~verdict.holds[found]]
-        work.best.cost[failed] = np.inf
-        work.progress.proved[failed] = False
+        work.best.row["cost"][failed] = np.inf
+        work.best.row["proved"][failed] = False
         return shown, verdict
 
     def _judge(
         self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8, predicted: I8, *, check: bool
     ) -> tuple[pd.DataFrame, _Verdict]:
         """One call of the model with the rows and all examples found for them."""
-        n, k = work.problems.goal.size, len(self.classes)
+        n, k = work.problems.row.size, len(self.classes)
         shown = self.features.frame(work.best.numbers[found], table.iloc[ask.owners[found]])
         asked = pd.concat([table, shown]) if check else shown
         model_table = self.features.model_table(asked)
@@ -376,7 +376,7 @@ class Explainer:
         verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool))
         verdict.probabilities[found] = answers
         verdict.labels[found] = labels
-        keep, goal = work.problems.keep[found] == 1, work.problems.goal[found]
+        keep, goal = work.problems.row["keep"][found] == 1, work.problems.row["goal"][found]
         verdict.holds[found] = np.where(keep, labels == goal, labels != goal)
         return shown, verdict
 
@@ -411,7 +411,7 @@ class Explainer:
         """Results, from arrays to what a person reads."""
         names = pd.Index(self.features.names, dtype=object) if not len(table.columns) else table.columns
         originals, bases = _rows_of(table), _rows_of(self.features.frame(self._bases(numbers), table))
-        found = np.isfinite(work.best.cost)
+        found = np.isfinite(work.best.row["cost"])
         examples = dict(zip(np.flatnonzero(found), _rows_of(shown), strict=True)) if found.any() else {}
         sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
         moved = self._importance(work)
@@ -425,7 +425,7 @@ class Explainer:
                 reference = originals[row] if kind == problem.NEGATIVE else bases[row]
                 status, changes = self._status(work, p), {}
                 if found[p]:
-                    differs = work.best.numbers[p] != work.problems.reference[p]
+                    differs = work.best.numbers[p] != work.problems.cell["reference"][p]
                     differs &= ~np.isnan(work.best.numbers[p])
                     changes = {
                         names[at]: (reference.iloc[at], examples[p].iloc[at]) for at in np.flatnonzero(differs)
@@ -441,8 +441,8 @@ class Explainer:
                     probabilities=pd.Series(verdict.probabilities[p], index=labels) if found[p] else None,
                     distance=float(distance[p]) if found[p] else None,
                     n_changed=len(changes) if found[p] else None,
-                    n_queries=int(work.best.n_queries[p]),
-                    lower_bound=float(distance[p]) if found[p] and work.progress.proved[p] else None,
+                    n_queries=int(work.best.row["n_queries"][p]),
+                    lower_bound=float(distance[p]) if found[p] and work.best.row["proved"][p] else None,
                     reference=reference,
                 )
             explanations.append(
@@ -458,28 +458,28 @@ class Explainer:
         return explanations
 
     def _status(self, work: Work, p: int) -> Status:
-        if np.isfinite(work.best.cost[p]):
+        if np.isfinite(work.best.row["cost"][p]):
             return Status.FOUND
-        nothing_moves = not work.problems.movable[p].any()
-        if work.progress.proved[p] or nothing_moves or len(self.classes) == 1:
+        nothing_moves = not work.problems.cell["movable"][p].any()
+        if work.best.row["proved"][p] or nothing_moves or len(self.classes) == 1:
             return Status.NONE_EXISTS
-        return Status.OUT_OF_BUDGET if work.progress.exhausted[p] else Status.NOT_FOUND
+        return Status.OUT_OF_BUDGET if work.best.row["exhausted"][p] else Status.NOT_FOUND
 
     def _importance(self, work: Work) -> F8:
         """Distance moved per feature in standard deviations; a category counts by its step in the encoding."""
-        plan, numbers, reference = self.encoding.plan, work.best.numbers, work.problems.reference
+        plan, numbers, reference = self.encoding.plan, work.best.numbers, work.problems.cell["reference"]
         moved = np.abs(numbers - reference) / self.features.std
-        for feature in np.flatnonzero(plan.kind > kernel.GRID):
+        for feature in np.flatnonzero(plan.feature["kind"][:-1] > kernel.GRID):
             places = np.append(
-                plan.level_place[plan.level_first[feature] : plan.level_first[feature + 1]], plan.unseen_place[feature]
+                plan.level["place"][plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]], plan.feature["unseen_place"][feature]
             )
             steps = [places[np.nan_to_num(column[:, feature], nan=0.0).astype(np.int64)] for column in (numbers, reference)]
             moved[:, feature] = np.abs(steps[0] - steps[1])
-        moved[~np.isfinite(work.best.cost)] = 0.0
+        moved[~np.isfinite(work.best.row["cost"])] = 0.0
         return np.nan_to_num(moved, nan=0.0)
 
     def _distance(self, work: Work) -> F8:
-        costs = np.empty(work.problems.goal.size)
+        costs = np.empty(work.problems.row.size)
         rows = np.arange(costs.size)
         weights = problem.weights_from(self.options)
         kernel.cost_rows(self.encoding.plan, weights, work.problems, rows, work.best.numbers, costs)
@@ -488,7 +488,7 @@ class Explainer:
     def _sensitivity(
         self, table: pd.DataFrame, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int
     ) -> F8:
-        sensitivity = np.zeros(work.problems.own.shape)
+        sensitivity = np.zeros(work.problems.anchor.shape)
         if not found.any() or not self.options.refine:
             return sensitivity
         rows = np.flatnonzero(found)

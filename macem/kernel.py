@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 U8 = NDArray[np.uint64]
+Records = NDArray[Any]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -29,6 +30,23 @@ def compiled(function: _Function) -> _Function:
         return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
     except RuntimeError:  # a read-only installation without a home: numba finds nowhere to keep a cache
         return numba.njit(**options)(function)  # type: ignore[no-any-return]
+
+
+def record(**fields: Any) -> np.dtype[Any]:
+    """A record type whose fields compiled and plain code alike read as attributes.
+
+    One array of records, where fields are read together, compiles about twice as fast as an array per field.
+    """
+    plain = np.dtype([(name, kind) for name, kind in fields.items()], align=True)
+    return np.dtype((np.record, plain))
+
+
+def records(kind: np.dtype[Any], shape: int | tuple[int, ...], /, **fields: Any) -> Records:
+    """An array of records with some fields filled, the others zero."""
+    array: Records = np.zeros(shape, kind)
+    for name, value in fields.items():
+        array[name] = value
+    return array
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -52,31 +70,39 @@ FLAG_MISSING_ZERO = 8  # a missing value counts as zero (LightGBM's missing type
 IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP = range(9)
 
 
+TREE = record(first=np.int64, output=np.int64)
+"""First node of a tree, and the first raw output that it adds to; one more at the end."""
+
+MEMBER = record(
+    first_tree=np.int64,
+    first_output=np.int64,
+    first_class=np.int64,  # first of its entries in `member_class`
+    width=np.int64,  # how many outputs each of its trees adds to
+    link=np.int64,
+    single=np.int64,  # 1: sums are rounded to float32 after each tree
+    slope=np.float64,  # factor before the link
+    divisor=np.float64,  # the sum of trees is divided by it
+    weight=np.float64,  # in the mean of members
+)
+"""A sum of trees behind a link; one more at the end."""
+
+
 class TreeEnsemble(NamedTuple):
-    """A weighted mean of members; each member is a sum of trees behind a link. Made by `macem.trees`."""
+    """A weighted mean of members; each member is a sum of trees behind a link. Made by `macem.trees.pack`."""
 
     nodes: U8  # packed nodes, siblings adjacent, leaves pointing at themselves
     values: F8  # (n_nodes, width) what a leaf adds to its tree's raw outputs
-    tree_first: I8  # (n_trees + 1,) first node of each tree
-    tree_output: I8  # (n_trees,) first raw output that the tree adds to
+    tree: Records  # (n_trees + 1,) TREE
+    member: Records  # (n_members + 1,) MEMBER
+    member_class: I8  # class of each member's probability columns, one after the other
     set_words: U8  # bit sets of category codes
     n_codes: I8  # (n_features,) how many category codes a feature has; 0: numeric
+    start: F8  # (n_outputs,) raw output before the first tree
     missing_value: float  # a number that counts as missing, beside NaN; NaN: none
     wide: int  # 1: two words a node
     single: int  # 1: numbers are rounded to float32 before they are compared
     special: int  # 1: some node needs more than a comparison (categories, zero as missing)
-    member_tree: I8  # (n_members + 1,) first tree of each member
-    member_output: I8  # (n_members + 1,) first raw output of each member
-    member_width: I8  # (n_members,) how many outputs each of its trees adds to
-    member_class: I8  # class of each member's probability columns, one after the other
-    member_class_first: I8  # (n_members + 1,)
-    member_link: I8  # (n_members,)
-    member_slope: F8  # (n_members,) factor before the link
-    member_divisor: F8  # (n_members,) the sum of trees is divided by it
-    member_single: I8  # (n_members,) 1: sums are rounded to float32 after each tree
-    member_weight: F8  # (n_members,) weight in the mean
     total: float  # the weighted sum is divided by it
-    start: F8  # (n_outputs,) raw output before the first tree
     n_classes: int
 
 
@@ -157,7 +183,7 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
 @compiled
 def leaf_of(table: TreeEnsemble, tree: int, keys: U8, row: int) -> int:
     """Walk one tree with one row of keys to its leaf."""
-    first = np.uint64(table.tree_first[tree])
+    first = np.uint64(table.tree[tree].first)
     at = first
     while True:
         split, flags, feature, left = node_at(table, at)
@@ -175,13 +201,13 @@ def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
     for row in range(n_rows):
         for output in range(table.start.size):
             raw[row, output] = table.start[output]
-        for member in range(table.member_link.size):
-            for tree in range(table.member_tree[member], table.member_tree[member + 1]):
+        for member in range(table.member.size - 1):
+            for tree in range(table.member[member].first_tree, table.member[member + 1].first_tree):
                 leaf = leaf_of(table, tree, keys, row)
-                for column in range(table.member_width[member]):
-                    output = table.tree_output[tree] + column
+                for column in range(table.member[member].width):
+                    output = table.tree[tree].output + column
                     total = raw[row, output] + table.values[leaf, column]
-                    if table.member_single[member] == 1:
+                    if table.member[member].single == 1:
                         # a float64 sum of two float32 rounded once is the float32 sum
                         total = np.float64(np.float32(total))
                     raw[row, output] = total
@@ -192,16 +218,16 @@ def link_scores(table: TreeEnsemble, raw: F8, row: int, outputs: F8, probabiliti
     """Class probabilities of one row of raw outputs; `outputs` is scratch of at least the widest member."""
     for label in range(table.n_classes):
         probabilities[label] = 0.0
-    for member in range(table.member_link.size):
-        first = table.member_output[member]
-        n_outputs = table.member_output[member + 1] - first
+    for member in range(table.member.size - 1):
+        first = table.member[member].first_output
+        n_outputs = table.member[member + 1].first_output - first
         for output in range(n_outputs):
-            outputs[output] = raw[row, first + output] / table.member_divisor[member]
-        _link(table.member_link[member], table.member_slope[member], outputs, n_outputs)
-        first_class = table.member_class_first[member]
-        for column in range(table.member_class_first[member + 1] - first_class):
+            outputs[output] = raw[row, first + output] / table.member[member].divisor
+        _link(table.member[member].link, table.member[member].slope, outputs, n_outputs)
+        first_class = table.member[member].first_class
+        for column in range(table.member[member + 1].first_class - first_class):
             label = table.member_class[first_class + column]
-            probabilities[label] += table.member_weight[member] * outputs[column]
+            probabilities[label] += table.member[member].weight * outputs[column]
     for label in range(table.n_classes):
         probabilities[label] /= table.total
 
@@ -270,18 +296,28 @@ def _link(link: int, slope: float, outputs: F8, n_outputs: int) -> None:
 CONTINUOUS, GRID, ORDERED, SIMPLEX = range(4)
 
 
+COORDINATE = record(
+    kind=np.int64,  # CONTINUOUS, GRID (integers, decimals), ORDERED levels (FMA), SIMPLEX (SSA)
+    first=np.int64,  # first working coordinate
+    first_level=np.int64,  # first entry in the levels
+    base=np.float64,  # b, the base value; the level number of the base for levels
+    scale=np.float64,  # the unit of a number's coordinate; 1 for levels
+    grid=np.float64,  # steps per unit of the data's own grid; 0 where continuous, and for levels
+    unseen_place=np.float64,  # coordinate of a level that the background never showed
+)
+"""How one feature becomes coordinates; one more at the end, for `first` and `first_level`."""
+
+LEVEL = record(
+    place=np.float64,  # r, the level's coordinate; on a simplex 0 for the base and 1 elsewhere
+    order=np.int64,  # level numbers of a feature, sorted by coordinate
+)
+
+
 class Plan(NamedTuple):
     """An encoding as data. A number of a level feature is its level number: 0 is the mode, -1 a level never seen."""
 
-    kind: I8  # (d,) CONTINUOUS, GRID (integers, decimals), ORDERED levels (FMA), SIMPLEX (SSA)
-    first: I8  # (d + 1,) first working coordinate of each feature
-    base: F8  # (d,) b, the base value of a number; 0 for levels
-    scale: F8  # (d,) the unit of a number's coordinate; 1 for levels
-    grid: F8  # (d,) steps per unit of the data's own grid; 0 where continuous, and for levels
-    level_first: I8  # (d + 1,) first entry of each feature in the level arrays
-    level_place: F8  # r, coordinate of each level, by level number; on a simplex 0 for the mode and 1 elsewhere
-    level_order: I8  # level numbers of each feature, sorted by coordinate
-    unseen_place: F8  # (d,) coordinate of a level that the background never showed
+    feature: Records  # (d + 1,) COORDINATE
+    level: Records  # (L,) LEVEL, by level number within each feature
 
 
 class Weights(NamedTuple):
@@ -295,19 +331,26 @@ class Weights(NamedTuple):
     log_score: int  # 1: ζ is the logarithm of the probabilities, 0: the probabilities
 
 
+CELL = record(
+    own=np.float64,  # x0, the row's number
+    own_code=np.float64,  # the same as the table reads it
+    reference=np.float64,  # what cost is measured from: the row (PN), or the base (PP)
+    movable=np.bool_,  # there is more than one feasible value
+)
+GOAL = record(
+    goal=np.int64,  # the class that is wanted, or to be left
+    keep=np.int64,  # 1: the goal is wanted; 0: it is to be left
+)
+
+
 class Problems(NamedTuple):
     """P problems side by side: the feasible point nearest to a reference that has the wanted class."""
 
-    own: F8  # (P, d) x0, the row's numbers
-    own_code: F8  # (P, d) the same as the table reads them
-    reference: F8  # (P, d) what cost is measured from: the row (PN), or the base (PP)
+    cell: Records  # (P, d) CELL
+    row: Records  # (P,) GOAL
     anchor: F8  # (P, d) the feasible numbers nearest to the reference, where every search begins
-    low: F8  # (P, d, 2) feasible numbers on each side of the base, on the data's grid; low > high: none
-    high: F8  # (P, d, 2)
+    bound: F8  # (P, d, 2, 2) low and high ends of two intervals of feasible numbers, on the data's grid; low > high: none
     allowed: NDArray[np.bool_]  # (P, L) feasible levels
-    movable: NDArray[np.bool_]  # (P, d) more than one feasible value
-    goal: I8  # (P,) the class that is wanted, or to be left
-    keep: I8  # (P,) 1: the goal is wanted; 0: it is to be left
 
 
 @compiled
@@ -315,35 +358,35 @@ def place_of(plan: Plan, feature: int, number: float) -> float:
     """Coordinate z of a number or level; a missing value stands at the base."""
     if np.isnan(number):
         return 0.0
-    if plan.kind[feature] <= GRID:
-        return (number - plan.base[feature]) / plan.scale[feature]
+    if plan.feature[feature].kind <= GRID:
+        return (number - plan.feature[feature].base) / plan.feature[feature].scale
     if number < 0.0:
-        return plan.unseen_place[feature]
-    return plan.level_place[plan.level_first[feature] + np.int64(number)]
+        return plan.feature[feature].unseen_place
+    return plan.level[plan.feature[feature].first_level + np.int64(number)].place
 
 
 @compiled
 def code_of(plan: Plan, problems: Problems, level_code: F8, p: int, feature: int, number: float) -> float:
     """What the table reads for a number; the row's own cell is read as it is."""
-    if number == problems.own[p, feature] or np.isnan(number):
-        return problems.own_code[p, feature]
-    if plan.kind[feature] <= GRID:
+    if number == problems.cell[p, feature].own or np.isnan(number):
+        return problems.cell[p, feature].own_code
+    if plan.feature[feature].kind <= GRID:
         return number
-    return level_code[plan.level_first[feature] + np.int64(number)]
+    return level_code[plan.feature[feature].first_level + np.int64(number)]
 
 
 @compiled
 def settle(plan: Plan, problems: Problems, p: int, feature: int, number: float) -> float:
     """The feasible number nearest to a number, on the data's own grid (a continuous one survives float32)."""
-    if plan.grid[feature] > 0.0:
-        number = math.floor(number * plan.grid[feature] + 0.5) / plan.grid[feature]
+    if plan.feature[feature].grid > 0.0:
+        number = math.floor(number * plan.feature[feature].grid + 0.5) / plan.feature[feature].grid
     else:
         number = np.float64(np.float32(number))
-    nearest = problems.own[p, feature]
+    nearest = problems.cell[p, feature].own
     gap = np.inf
     for side in range(2):
-        low = problems.low[p, feature, side]
-        high = problems.high[p, feature, side]
+        low = problems.bound[p, feature, side, 0]
+        high = problems.bound[p, feature, side, 1]
         if low <= high:
             inside = min(max(number, low), high)
             if abs(inside - number) < gap:
@@ -355,27 +398,27 @@ def settle(plan: Plan, problems: Problems, p: int, feature: int, number: float) 
 @compiled
 def nearest_level(plan: Plan, problems: Problems, p: int, feature: int, place: float) -> float:
     """The feasible level whose coordinate is nearest; ties go to the smaller coordinate."""
-    first = plan.level_first[feature]
-    n_levels = plan.level_first[feature + 1] - first
-    nearest = problems.own[p, feature]
+    first = plan.feature[feature].first_level
+    n_levels = plan.feature[feature + 1].first_level - first
+    nearest = problems.cell[p, feature].own
     gap = abs(place - place_of(plan, feature, nearest))
     low = 0
     high = n_levels
     while low < high:  # the first level at or beyond the place
         middle = (low + high) // 2
-        if plan.level_place[first + plan.level_order[first + middle]] < place:
+        if plan.level[first + plan.level[first + middle].order].place < place:
             low = middle + 1
         else:
             high = middle
     for step in (-1, 1):
         at = low - 1 if step < 0 else low
         while 0 <= at < n_levels:
-            level = plan.level_order[first + at]
-            distance = abs(place - plan.level_place[first + level])
+            level = plan.level[first + at].order
+            distance = abs(place - plan.level[first + level].place)
             if distance > gap:
                 break
             if problems.allowed[p, first + level]:
-                if distance < gap or plan.level_place[first + level] < place_of(plan, feature, nearest):
+                if distance < gap or plan.level[first + level].place < place_of(plan, feature, nearest):
                     gap = distance
                     nearest = np.float64(level)
                 break
@@ -386,91 +429,92 @@ def nearest_level(plan: Plan, problems: Problems, p: int, feature: int, place: f
 @compiled
 def decode_point(plan: Plan, problems: Problems, p: int, point: F8, uniforms: F8, sample: int, numbers: F8) -> None:
     """From a working point to feasible numbers; each simplex draws the level that its uniform number falls on."""
-    for feature in range(plan.kind.size):
-        own = problems.own[p, feature]
-        if not problems.movable[p, feature]:
+    for feature in range(plan.feature.size - 1):
+        own = problems.cell[p, feature].own
+        if not problems.cell[p, feature].movable:
             numbers[feature] = own
             continue
-        first = plan.first[feature]
-        if plan.kind[feature] <= GRID:
+        first = plan.feature[feature].first
+        if plan.feature[feature].kind <= GRID:
             if point[first] == place_of(plan, feature, own):
                 numbers[feature] = own
             else:
                 numbers[feature] = settle(
-                    plan, problems, p, feature, plan.base[feature] + plan.scale[feature] * point[first]
+                    plan, problems, p, feature, plan.feature[feature].base + plan.feature[feature].scale * point[first]
                 )
-        elif plan.kind[feature] == ORDERED:
+        elif plan.feature[feature].kind == ORDERED:
             numbers[feature] = nearest_level(plan, problems, p, feature, point[first])
         else:
-            n_levels = plan.first[feature + 1] - first
+            n_levels = plan.feature[feature + 1].first - first
             cumulated = 0.0
             level = 0
+            base = np.int64(plan.feature[feature].base)
             for other in range(n_levels):
-                weight = point[first + other] + (1.0 if other == 0 else 0.0)
+                weight = point[first + other] + (1.0 if other == base else 0.0)
                 if weight > 0.0:
                     level = other
                     cumulated += weight
                     if cumulated > uniforms[sample, feature]:
                         break
             numbers[feature] = np.float64(level)
-            if own < 0.0 and not problems.allowed[p, plan.level_first[feature] + level]:
+            if own < 0.0 and not problems.allowed[p, plan.feature[feature].first_level + level]:
                 numbers[feature] = own
 
 
 @compiled
 def point_of(plan: Plan, numbers: F8, point: F8) -> None:
-    """From numbers to the working point; a level stands at its corner of the simplex, the mode's being zero."""
-    for feature in range(plan.kind.size):
-        first = plan.first[feature]
-        if plan.kind[feature] != SIMPLEX:
+    """From numbers to the working point; a level stands at its corner of the simplex, the base's being zero."""
+    for feature in range(plan.feature.size - 1):
+        first = plan.feature[feature].first
+        if plan.feature[feature].kind != SIMPLEX:
             point[first] = place_of(plan, feature, numbers[feature])
             continue
-        for other in range(first, plan.first[feature + 1]):
+        for other in range(first, plan.feature[feature + 1].first):
             point[other] = 0.0
-        if numbers[feature] > 0.0:
-            point[first] = -1.0
-            point[first + np.int64(numbers[feature])] = 1.0
+        if numbers[feature] >= 0.0:
+            point[first + np.int64(plan.feature[feature].base)] -= 1.0
+            point[first + np.int64(numbers[feature])] += 1.0
 
 
 @compiled
 def project(plan: Plan, problems: Problems, p: int, point: F8, weights: F8) -> None:
     """Move a working point to the nearest feasible one, in place; `weights` is scratch of one simplex."""
-    for feature in range(plan.kind.size):
-        first = plan.first[feature]
-        if plan.kind[feature] <= GRID:
+    for feature in range(plan.feature.size - 1):
+        first = plan.feature[feature].first
+        if plan.feature[feature].kind <= GRID:
             place = point[first]
-            if not problems.movable[p, feature]:
-                point[first] = place_of(plan, feature, problems.own[p, feature])
+            if not problems.cell[p, feature].movable:
+                point[first] = place_of(plan, feature, problems.cell[p, feature].own)
                 continue
             nearest = place
             gap = np.inf
             for side in range(2):
-                if problems.low[p, feature, side] <= problems.high[p, feature, side]:
+                if problems.bound[p, feature, side, 0] <= problems.bound[p, feature, side, 1]:
                     inside = min(
-                        max(place, place_of(plan, feature, problems.low[p, feature, side])),
-                        place_of(plan, feature, problems.high[p, feature, side]),
+                        max(place, place_of(plan, feature, problems.bound[p, feature, side, 0])),
+                        place_of(plan, feature, problems.bound[p, feature, side, 1]),
                     )
                     if abs(inside - place) < gap:
                         gap = abs(inside - place)
                         nearest = inside
             point[first] = nearest
-        elif plan.kind[feature] == ORDERED:
-            own = place_of(plan, feature, problems.own[p, feature])
-            if not problems.movable[p, feature]:
+        elif plan.feature[feature].kind == ORDERED:
+            own = place_of(plan, feature, problems.cell[p, feature].own)
+            if not problems.cell[p, feature].movable:
                 point[first] = own
             else:  # between the outermost feasible levels; decoding takes the nearest feasible one
                 low = own
                 high = own
-                level_first = plan.level_first[feature]
-                for at in range(level_first, plan.level_first[feature + 1]):
-                    level = plan.level_order[at]
+                level_first = plan.feature[feature].first_level
+                for at in range(level_first, plan.feature[feature + 1].first_level):
+                    level = plan.level[at].order
                     if problems.allowed[p, level_first + level]:
-                        low = min(low, plan.level_place[level_first + level])
+                        low = min(low, plan.level[level_first + level].place)
                         break
-                for back in range(plan.level_first[feature + 1] - level_first):
-                    level = plan.level_order[plan.level_first[feature + 1] - 1 - back]
+                for back in range(plan.feature[feature + 1].first_level - level_first):
+                    level = plan.level[plan.feature[feature + 1].first_level - 1 - back].order
                     if problems.allowed[p, level_first + level]:
-                        high = max(high, plan.level_place[level_first + level])
+                        high = max(high, plan.level[level_first + level].place)
                         break
                 point[first] = min(max(point[first], low), high)
         else:
@@ -480,20 +524,21 @@ def project(plan: Plan, problems: Problems, p: int, point: F8, weights: F8) -> N
 @compiled
 def _project_on_simplex(plan: Plan, problems: Problems, p: int, feature: int, point: F8, weights: F8) -> None:
     """Euclidean projection of one block onto the simplex of its feasible levels, by sorting (exact)."""
-    first = plan.first[feature]
-    level_first = plan.level_first[feature]
-    n_levels = plan.first[feature + 1] - first
-    if not problems.movable[p, feature]:
-        own = problems.own[p, feature]
+    first = plan.feature[feature].first
+    base = np.int64(plan.feature[feature].base)
+    level_first = plan.feature[feature].first_level
+    n_levels = plan.feature[feature + 1].first - first
+    if not problems.cell[p, feature].movable:
+        own = problems.cell[p, feature].own
         for level in range(n_levels):
             point[first + level] = 1.0 if level == own else 0.0
         if own >= 0.0:
-            point[first] -= 1.0
+            point[first + base] -= 1.0
         return
     n_kept = 0
     for level in range(n_levels):
         if problems.allowed[p, level_first + level]:
-            weight = point[first + level] + (1.0 if level == 0 else 0.0)
+            weight = point[first + level] + (1.0 if level == base else 0.0)
             at = n_kept
             while at > 0 and weights[at - 1] < weight:
                 weights[at] = weights[at - 1]
@@ -509,8 +554,8 @@ def _project_on_simplex(plan: Plan, problems: Problems, p: int, feature: int, po
     for level in range(n_levels):
         weight = 0.0
         if problems.allowed[p, level_first + level]:
-            weight = max(point[first + level] + (1.0 if level == 0 else 0.0) - shift, 0.0)
-        point[first + level] = weight - (1.0 if level == 0 else 0.0)
+            weight = max(point[first + level] + (1.0 if level == base else 0.0) - shift, 0.0)
+        point[first + level] = weight - (1.0 if level == base else 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -523,7 +568,7 @@ SMALLEST_PROBABILITY = 1e-9  # below it the logarithm is flat; a forest often sa
 @compiled
 def margin_of(weights: Weights, problems: Problems, p: int, probabilities: F8) -> tuple[float, bool]:
     """How far ζ is on the wanted side (positive: there), and whether the class is the wanted one, ties to the first."""
-    goal = problems.goal[p]
+    goal = problems.row[p].goal
     rival = -1
     top = 0
     for label in range(probabilities.size):
@@ -532,14 +577,14 @@ def margin_of(weights: Weights, problems: Problems, p: int, probabilities: F8) -
         if label != goal and (rival < 0 or probabilities[label] > probabilities[rival]):
             rival = label
     if rival < 0:  # a model of one class
-        return (np.inf, True) if problems.keep[p] == 1 else (-np.inf, False)
+        return (np.inf, True) if problems.row[p].keep == 1 else (-np.inf, False)
     if weights.log_score == 1:
         margin = math.log(max(probabilities[goal], SMALLEST_PROBABILITY)) - math.log(
             max(probabilities[rival], SMALLEST_PROBABILITY)
         )
     else:
         margin = probabilities[goal] - probabilities[rival]
-    if problems.keep[p] == 1:
+    if problems.row[p].keep == 1:
         return margin, top == goal and (weights.margin == 0.0 or margin >= weights.margin)
     return -margin, top != goal and (weights.margin == 0.0 or -margin >= weights.margin)
 
@@ -547,12 +592,12 @@ def margin_of(weights: Weights, problems: Problems, p: int, probabilities: F8) -
 @compiled
 def feature_cost(plan: Plan, weights: Weights, problems: Problems, p: int, feature: int, number: float) -> float:
     """What one feature adds to the elastic net and the costs of change."""
-    reference = problems.reference[p, feature]
+    reference = problems.cell[p, feature].reference
     if number == reference or np.isnan(number):
         return 0.0
-    if plan.kind[feature] > GRID and weights.category >= 0.0:
+    if plan.feature[feature].kind > GRID and weights.category >= 0.0:
         return weights.change + weights.category
-    if plan.kind[feature] == SIMPLEX:  # two corners differ by one in two coordinates
+    if plan.feature[feature].kind == SIMPLEX:  # two corners differ by one in two coordinates
         return weights.change + 2.0 * weights.l1 + 2.0
     step = place_of(plan, feature, number) - place_of(plan, feature, reference)
     return weights.change + weights.l1 * abs(step) + step * step
@@ -572,11 +617,14 @@ def cost_of(plan: Plan, weights: Weights, problems: Problems, p: int, numbers: F
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+START = record(loss_weight=np.float64, smoothing=np.float64)
+"""c and μ of one start."""
+
+
 class Schedule(NamedTuple):
     """The starts, and the random numbers that all rows, kinds and starts share (so nothing depends on a position)."""
 
-    loss_weight: F8  # (n_starts,) c
-    smoothing: F8  # (n_starts,) μ
+    start: Records  # (n_starts,) START
     n_steps: int  # I
     n_directions: int  # q
     n_samples: int  # corners drawn per query; 1 without simplexes
@@ -592,18 +640,27 @@ class Iterates(NamedTuple):
     point: F8  # (P, n_starts, D) z, the iterate
 
 
+FOUND = record(
+    cost=np.float64,  # of the cheapest valid numbers; inf: none
+    n_queries=np.int64,
+    done=np.bool_,  # the anchor has the wanted class, or the best is proved
+    proved=np.bool_,  # the best is the optimum, or there is none
+    exhausted=np.bool_,  # the budget ended the work
+)
+
+
 class Best(NamedTuple):
-    """The cheapest valid numbers seen for each of P problems."""
+    """The cheapest valid numbers seen for each of P problems, and how far its work is."""
 
     numbers: F8  # (P, d)
-    cost: F8  # (P,) inf: none
-    n_queries: I8  # (P,)
+    row: Records  # (P,) FOUND
+    max_queries: int  # per problem
 
 
 @compiled
 def start_iterates(plan: Plan, problems: Problems, iterates: Iterates) -> None:
     """Every start begins at the anchor."""
-    for p in range(problems.goal.size):
+    for p in range(problems.row.size):
         for start in range(iterates.point.shape[1]):
             point_of(plan, problems.anchor[p], iterates.point[p, start])
             point_of(plan, problems.anchor[p], iterates.centre[p, start])
@@ -616,16 +673,16 @@ def propose_row(
     """Fill the (1 + q) * n_samples rows of `numbers` that a step asks for: the centre, then the points around it."""
     block = (step + start) % schedule.directions.shape[0]
     n_samples = schedule.n_samples
-    point = np.empty(plan.first[-1])
-    weights = np.empty(plan.first[-1])
-    direction = np.empty(plan.first[-1])
+    point = np.empty(plan.feature[-1].first)
+    weights = np.empty(plan.feature[-1].first)
+    direction = np.empty(plan.feature[-1].first)
     for query in range(schedule.n_directions + 1):
         if query > 0:
             unit_direction(plan, problems, p, schedule.directions[block, query - 1], direction)
         for coordinate in range(point.size):
             point[coordinate] = iterates.centre[p, start, coordinate]
             if query > 0:
-                point[coordinate] += schedule.smoothing[start] * direction[coordinate]
+                point[coordinate] += schedule.start[start].smoothing * direction[coordinate]
         project(plan, problems, p, point, weights)
         for sample in range(n_samples):
             decode_point(
@@ -638,9 +695,9 @@ def unit_direction(plan: Plan, problems: Problems, p: int, normal: F8, direction
     """A direction on the unit sphere of the movable coordinates; returns how many these are."""
     squares = 0.0
     n_movable = 0
-    for feature in range(plan.kind.size):
-        for coordinate in range(plan.first[feature], plan.first[feature + 1]):
-            if problems.movable[p, feature]:
+    for feature in range(plan.feature.size - 1):
+        for coordinate in range(plan.feature[feature].first, plan.feature[feature + 1].first):
+            if problems.cell[p, feature].movable:
                 direction[coordinate] = normal[coordinate]
                 squares += normal[coordinate] * normal[coordinate]
                 n_movable += 1
@@ -671,13 +728,13 @@ def absorb_row(
 ) -> None:
     """Learn from the answers to what `propose_row` asked: keep the best valid query, and take one FISTA step."""
     n_samples = schedule.n_samples
-    best.n_queries[p] += (schedule.n_directions + 1) * n_samples
+    best.row[p].n_queries += (schedule.n_directions + 1) * n_samples
     for query in range((schedule.n_directions + 1) * n_samples):
         if reached[query]:
             keep_if_best(plan, weights, problems, best, p, numbers[query])
 
     block = (step + start) % schedule.directions.shape[0]
-    n_coordinates = plan.first[-1]
+    n_coordinates = plan.feature[-1].first
     gradient = np.zeros(n_coordinates)
     direction = np.empty(n_coordinates)
     centre_loss = 0.0
@@ -685,23 +742,26 @@ def absorb_row(
         loss = 0.0
         for sample in range(n_samples):
             at = query * n_samples + sample
-            loss += schedule.loss_weight[start] * max(-margins[at], -weights.margin)
+            loss += schedule.start[start].loss_weight * max(-margins[at], -weights.margin)
             loss -= weights.density * log_densities[at]
         loss /= n_samples
         if query == 0:
             centre_loss = loss
         elif loss != centre_loss:
             n_movable = unit_direction(plan, problems, p, schedule.directions[block, query - 1], direction)
-            slope = (loss - centre_loss) * n_movable / (schedule.n_directions * schedule.smoothing[start])
+            slope = (loss - centre_loss) * n_movable / (schedule.n_directions * schedule.start[start].smoothing)
             for coordinate in range(n_coordinates):
                 gradient[coordinate] += slope * direction[coordinate]
 
     rate = schedule.step_size * math.sqrt(1.0 - step / schedule.n_steps)
     momentum = step / (step + 3.0)
     reference = np.empty(n_coordinates)
+    at_reference = np.empty(plan.feature.size - 1)
     moved = np.empty(n_coordinates)
     scratch = np.empty(n_coordinates)
-    point_of(plan, problems.reference[p], reference)
+    for feature in range(plan.feature.size - 1):
+        at_reference[feature] = problems.cell[p, feature].reference
+    point_of(plan, at_reference, reference)
     for coordinate in range(n_coordinates):
         offset = iterates.centre[p, start, coordinate] - reference[coordinate]
         offset -= rate * (gradient[coordinate] + 2.0 * offset)
@@ -725,9 +785,9 @@ def absorb_row(
 def keep_if_best(plan: Plan, weights: Weights, problems: Problems, best: Best, p: int, numbers: F8) -> bool:
     """Keep valid numbers if they are cheaper than the best so far."""
     cost = cost_of(plan, weights, problems, p, numbers)
-    if cost >= best.cost[p]:
+    if cost >= best.row[p].cost:
         return False
-    best.cost[p] = cost
+    best.row[p].cost = cost
     for feature in range(numbers.size):
         best.numbers[p, feature] = numbers[feature]
     return True
@@ -738,14 +798,17 @@ def keep_if_best(plan: Plan, weights: Weights, problems: Problems, best: Best, p
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+AXIS = record(first_cut=np.int64, n_words=np.int64)
+"""First threshold of a feature; words of its level sets (0 for numbers); one more at the end."""
+
+
 class Axes(NamedTuple):
     """What is read beside a table, made once for a table and the levels of one background."""
 
+    feature: Records  # (d + 1,) AXIS
     cut: F8  # thresholds of each feature, sorted and distinct
-    cut_first: I8  # (d + 1,)
     node_cut: I8  # (n_nodes,) place of a node's threshold among its feature's cuts; on levels, its first level word
     level_word: U8  # bit sets of the levels (by level number, from 0) that go left
-    n_words: I8  # (d,) words of each level feature; 0 for numbers
     level_code: F8  # (L,) what the table reads for each level
 
 
@@ -772,10 +835,10 @@ def raw_scores_nearby(table: TreeEnsemble, keys: U8, n_rows: int, raw: F8) -> No
     everyone = MISSING if n_rows == 64 else (np.uint64(1) << np.uint64(n_rows)) - np.uint64(1)
     stack_node = np.empty(64, np.uint64)
     stack_rows = np.empty(64, np.uint64)
-    for member in range(table.member_link.size):
-        single = table.member_single[member] == 1
-        for tree in range(table.member_tree[member], table.member_tree[member + 1]):
-            first = np.uint64(table.tree_first[tree])
+    for member in range(table.member.size - 1):
+        single = table.member[member].single == 1
+        for tree in range(table.member[member].first_tree, table.member[member + 1].first_tree):
+            first = np.uint64(table.tree[tree].first)
             stack_node[0] = first
             stack_rows[0] = everyone
             depth = 1
@@ -811,8 +874,8 @@ def raw_scores_nearby(table: TreeEnsemble, keys: U8, n_rows: int, raw: F8) -> No
                             depth += 1
                             rows ^= right
                             at = child
-                for column in range(table.member_width[member]):
-                    output = table.tree_output[tree] + column
+                for column in range(table.member[member].width):
+                    output = table.tree[tree].output + column
                     value = table.values[np.int64(at), column]
                     for row in range(n_rows):
                         if (rows >> np.uint64(row)) & np.uint64(1):
@@ -834,7 +897,7 @@ def answer_numbers(
     reached: NDArray[np.bool_],
 ) -> None:
     """Ask the table for the margins of numbers that lie close together."""
-    n_features = plan.kind.size
+    n_features = plan.feature.size - 1
     codes = np.empty((64, n_features))
     keys = np.empty((64, n_features), np.uint64)
     columns = np.empty((n_features, 64), np.uint64)
@@ -863,15 +926,15 @@ def answer_numbers(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class Moves(NamedTuple):
-    """Single-feature moves of one state, with what they cost and where they lead."""
-
-    feature: I8  # (capacity,)
-    number: F8  # (capacity,)
-    cost: F8  # (capacity,) of the whole state after the move
-    margin: F8  # (capacity,)
-    reached: NDArray[np.bool_]  # (capacity,)
-    probability: F8  # (capacity + 1,) of the goal; the last entry is that of the state itself
+MOVE = record(
+    feature=np.int64,
+    number=np.float64,
+    cost=np.float64,  # of the whole state after the move
+    margin=np.float64,
+    probability=np.float64,  # of the goal; the last move of the list is the state itself
+    reached=np.bool_,
+)
+"""A single-feature move of a state, with what it costs and where it leads."""
 
 
 class Profile(NamedTuple):
@@ -883,31 +946,29 @@ class Profile(NamedTuple):
 
 
 @compiled
-def fill_level_words(
-    table: TreeEnsemble, plan: Plan, level_code: F8, n_words: I8, node_cut: I8, level_word: U8
-) -> None:
+def fill_level_words(table: TreeEnsemble, axes: Axes, plan: Plan) -> None:
     """Set, for every node on a level feature, the bits of the levels that go left."""
-    n_features = plan.kind.size
+    n_features = plan.feature.size - 1
     codes = np.zeros((1, n_features))
     keys = np.empty((1, n_features), np.uint64)
-    level_key = np.empty(level_code.size, np.uint64)
+    level_key = np.empty(axes.level_code.size, np.uint64)
     for feature in range(n_features):
-        for at in range(plan.level_first[feature], plan.level_first[feature + 1]):
-            codes[0, feature] = level_code[at]
+        for at in range(plan.feature[feature].first_level, plan.feature[feature + 1].first_level):
+            codes[0, feature] = axes.level_code[at]
             keys_from_codes(table, codes, keys)
             level_key[at] = keys[0, feature]
-    for tree in range(table.tree_first.size - 1):
-        first = table.tree_first[tree]
-        for node in range(first, table.tree_first[tree + 1]):
+    for tree in range(table.tree.size - 1):
+        first = table.tree[tree].first
+        for node in range(first, table.tree[tree + 1].first):
             split, flags, word, left = node_at(table, np.uint64(node))
             feature = np.int64(word)
             if np.int64(left) == node - first:
                 continue
-            n_levels = min(64 * n_words[feature], plan.level_first[feature + 1] - plan.level_first[feature])
+            n_levels = min(64 * axes.feature[feature].n_words, plan.feature[feature + 1].first_level - plan.feature[feature].first_level)
             for level in range(n_levels):
-                key = level_key[plan.level_first[feature] + level]
+                key = level_key[plan.feature[feature].first_level + level]
                 if goes_right(table, split, flags, key) == np.uint64(0):
-                    level_word[node_cut[node] + level // 64] |= np.uint64(1) << np.uint64(level % 64)
+                    axes.level_word[axes.node_cut[node] + level // 64] |= np.uint64(1) << np.uint64(level % 64)
 
 
 @compiled
@@ -915,15 +976,15 @@ def cell_of(table: TreeEnsemble, axes: Axes, feature: int, code: float) -> int:
     """The cell (cut[c - 1], cut[c]] that a number lies in."""
     if table.single == 1:
         code = np.float64(np.float32(code))
-    low = axes.cut_first[feature]
-    high = axes.cut_first[feature + 1]
+    low = axes.feature[feature].first_cut
+    high = axes.feature[feature + 1].first_cut
     while low < high:
         middle = (low + high) // 2
         if axes.cut[middle] < code:
             low = middle + 1
         else:
             high = middle
-    return low - axes.cut_first[feature]
+    return low - axes.feature[feature].first_cut
 
 
 @compiled
@@ -931,12 +992,12 @@ def nearest_in_cell(
     plan: Plan, problems: Problems, p: int, feature: int, low: float, high: float
 ) -> tuple[float, float, bool]:
     """The feasible number in (low, high] nearest to the reference, its distance, and whether there is one."""
-    reference = problems.reference[p, feature]
+    reference = problems.cell[p, feature].reference
     nearest = reference
     gap = np.inf
     for side in range(2):
-        inner = problems.low[p, feature, side]
-        outer = problems.high[p, feature, side]
+        inner = problems.bound[p, feature, side, 0]
+        outer = problems.bound[p, feature, side, 1]
         if inner > outer or inner > high or outer <= low:
             continue
         if low < reference <= high and inner <= reference <= outer:
@@ -962,7 +1023,7 @@ def number_above(plan: Plan, feature: int, bound: float) -> float:
     if np.float64(single) <= bound:
         single = np.nextafter(single, np.float32(np.inf))
     number = np.float64(single)
-    grid = plan.grid[feature]
+    grid = plan.feature[feature].grid
     if grid > 0.0:
         whole = math.floor(bound * grid) - 1.0
         if number * grid - whole > 4.0:  # float32 is coarser than the grid here
@@ -981,7 +1042,7 @@ def number_at_most(plan: Plan, feature: int, bound: float) -> float:
     if np.float64(single) > bound:
         single = np.nextafter(single, np.float32(-np.inf))
     number = np.float64(single)
-    grid = plan.grid[feature]
+    grid = plan.feature[feature].grid
     if grid > 0.0:
         whole = math.floor(bound * grid) + 1.0
         if whole - number * grid > 4.0:
@@ -997,10 +1058,10 @@ def number_at_most(plan: Plan, feature: int, bound: float) -> float:
 def _mark(table: TreeEnsemble, axes: Axes, profile: Profile, tree: int, width: int, own: int, leaf: int, feature: int,
           low: int, high: int) -> None:
     """Note that in the cells low … high of a feature a tree answers with another leaf than its own."""
-    first = axes.cut_first[feature] + 2 * feature
+    first = axes.feature[feature].first_cut + 2 * feature
     for column in range(width):
         change = table.values[leaf, column] - table.values[own, column]
-        output = table.tree_output[tree] + column
+        output = table.tree[tree].output + column
         profile.step[first + low, output] += change
         profile.step[first + high + 1, output] -= change
     for cell in (low, high + 1):
@@ -1013,7 +1074,7 @@ def walk_axes(
     table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, keys: U8, cells: I8, profile: Profile
 ) -> None:
     """Collect, over all trees, how the raw outputs change when one feature alone leaves its cell or level."""
-    n_features = plan.kind.size
+    n_features = plan.feature.size - 1
     capacity = 4096
     stack_node = np.empty(capacity, np.uint64)
     stack_low = np.empty(capacity, np.int64)
@@ -1021,31 +1082,31 @@ def walk_axes(
     stack_levels = np.empty(capacity, np.uint64)
     word_first = np.zeros(n_features + 1, np.int64)
     for feature in range(n_features):
-        word_first[feature + 1] = word_first[feature] + axes.n_words[feature]
+        word_first[feature + 1] = word_first[feature] + axes.feature[feature].n_words
     own_low = np.empty(n_features, np.int64)
     own_high = np.empty(n_features, np.int64)
     own_levels = np.empty(word_first[n_features], np.uint64)
     seen = np.full(n_features, -1, np.int64)
-    for member in range(table.member_link.size):
-        width = table.member_width[member]
-        for tree in range(table.member_tree[member], table.member_tree[member + 1]):
+    for member in range(table.member.size - 1):
+        width = table.member[member].width
+        for tree in range(table.member[member].first_tree, table.member[member + 1].first_tree):
             own = leaf_of(table, tree, keys, 0)
-            first = np.uint64(table.tree_first[tree])
+            first = np.uint64(table.tree[tree].first)
             at = first
             while np.int64(at) != own:
                 split, flags, word, left = node_at(table, at)
                 feature = np.int64(word)
                 child = first + left
                 right = goes_right(table, split, flags, keys[0, feature])
-                if problems.movable[p, feature]:
-                    on_levels = axes.n_words[feature] > 0
+                if problems.cell[p, feature].movable:
+                    on_levels = axes.feature[feature].n_words > 0
                     if seen[feature] != tree:
                         seen[feature] = tree
                         own_low[feature] = 0
-                        own_high[feature] = axes.cut_first[feature + 1] - axes.cut_first[feature]
-                        for block in range(axes.n_words[feature]):
+                        own_high[feature] = axes.feature[feature + 1].first_cut - axes.feature[feature].first_cut
+                        for block in range(axes.feature[feature].n_words):
                             own_levels[word_first[feature] + block] = MISSING
-                    n_blocks = max(np.int64(1), axes.n_words[feature])
+                    n_blocks = max(np.int64(1), axes.feature[feature].n_words)
                     for block in range(n_blocks):
                         depth = 0
                         place = axes.node_cut[np.int64(at)]
@@ -1111,12 +1172,12 @@ def walk_axes(
                             if not on_levels:
                                 _mark(table, axes, profile, tree, width, own, leaf, feature, low, high)
                                 continue
-                            level_first = plan.level_first[feature] + 64 * block
-                            n_levels = plan.level_first[feature + 1] - level_first
+                            level_first = plan.feature[feature].first_level + 64 * block
+                            n_levels = plan.feature[feature + 1].first_level - level_first
                             for level in range(min(np.int64(64), n_levels)):
                                 if (levels >> np.uint64(level)) & np.uint64(1):
                                     for column in range(width):
-                                        profile.level[level_first + level, table.tree_output[tree] + column] += (
+                                        profile.level[level_first + level, table.tree[tree].output + column] += (
                                             table.values[leaf, column] - table.values[own, column]
                                         )
                 at = child + right
@@ -1133,10 +1194,10 @@ def axis_moves(
     numbers: F8,
     bound: float,
     profile: Profile,
-    moves: Moves,
+    moves: Records,
 ) -> tuple[int, float, bool]:
     """List the single-feature moves that cost less than a bound; returns their number, and the state's own answer."""
-    n_features = plan.kind.size
+    n_features = plan.feature.size - 1
     n_outputs = table.start.size
     codes = np.empty((1, n_features))
     keys = np.empty((1, n_features), np.uint64)
@@ -1153,35 +1214,35 @@ def axis_moves(
     raw_scores(table, codes, raw)
     link_scores(table, raw, 0, outputs, probabilities)
     own_margin, own_reached = margin_of(weights, problems, p, probabilities)
-    moves.probability[moves.probability.size - 1] = probabilities[problems.goal[p]]
+    moves[moves.size - 1].probability = probabilities[problems.row[p].goal]
     own_cost = cost_of(plan, weights, problems, p, numbers)
     walk_axes(table, axes, plan, problems, p, keys, cells, profile)
 
     n_moves = 0
     for feature in range(n_features):
-        if not problems.movable[p, feature]:
+        if not problems.cell[p, feature].movable:
             continue
         rest = own_cost - feature_cost(plan, weights, problems, p, feature, numbers[feature])
-        if plan.kind[feature] > GRID:
-            level_first = plan.level_first[feature]
-            for level in range(plan.level_first[feature + 1] - level_first):
-                if level < 64 * axes.n_words[feature]:
+        if plan.feature[feature].kind > GRID:
+            level_first = plan.feature[feature].first_level
+            for level in range(plan.feature[feature + 1].first_level - level_first):
+                if level < 64 * axes.feature[feature].n_words:
                     cost = rest + feature_cost(plan, weights, problems, p, feature, np.float64(level))
                     if level != numbers[feature] and problems.allowed[p, level_first + level] and cost < bound:
                         for output in range(n_outputs):
                             moved[0, output] = raw[0, output] + profile.level[level_first + level, output]
                         link_scores(table, moved, 0, outputs, probabilities)
-                        moves.feature[n_moves] = feature
-                        moves.number[n_moves] = np.float64(level)
-                        moves.cost[n_moves] = cost
-                        moves.margin[n_moves], moves.reached[n_moves] = margin_of(weights, problems, p, probabilities)
-                        moves.probability[n_moves] = probabilities[problems.goal[p]]
+                        moves[n_moves].feature = feature
+                        moves[n_moves].number = np.float64(level)
+                        moves[n_moves].cost = cost
+                        moves[n_moves].margin, moves[n_moves].reached = margin_of(weights, problems, p, probabilities)
+                        moves[n_moves].probability = probabilities[problems.row[p].goal]
                         n_moves += 1
                     for output in range(n_outputs):
                         profile.level[level_first + level, output] = 0.0
             continue
-        cut_first = axes.cut_first[feature]
-        n_cells = axes.cut_first[feature + 1] - cut_first + 1
+        cut_first = axes.feature[feature].first_cut
+        n_cells = axes.feature[feature + 1].first_cut - cut_first + 1
         cell_first = cut_first + 2 * feature
         for output in range(n_outputs):
             change[output] = 0.0
@@ -1202,11 +1263,11 @@ def axis_moves(
                     for output in range(n_outputs):
                         moved[0, output] = raw[0, output] + (0.0 if at_home else change[output])
                     link_scores(table, moved, 0, outputs, probabilities)
-                    moves.feature[n_moves] = feature
-                    moves.number[n_moves] = number
-                    moves.cost[n_moves] = cost
-                    moves.margin[n_moves], moves.reached[n_moves] = margin_of(weights, problems, p, probabilities)
-                    moves.probability[n_moves] = probabilities[problems.goal[p]]
+                    moves[n_moves].feature = feature
+                    moves[n_moves].number = number
+                    moves[n_moves].cost = cost
+                    moves[n_moves].margin, moves[n_moves].reached = margin_of(weights, problems, p, probabilities)
+                    moves[n_moves].probability = probabilities[problems.row[p].goal]
                     n_moves += 1
             cell = end
         cell = next_entered(profile.entered, cell_first, cell_first + n_cells + 1)
@@ -1241,87 +1302,96 @@ def next_entered(entered: U8, first: int, end: int) -> int:
 TRADE_OFFS = (0.5, 1.0, 2.0)  # what a unit of missing margin is thought to cost, beside the price seen so far
 
 
+STATE = record(cost=np.float64)
+CHILD = record(
+    state=np.int64,  # that the move starts from; -1: none
+    feature=np.int64,
+    number=np.float64,
+    cost=np.float64,
+    margin=np.float64,
+    score=np.float64,
+)
+SLOT = record(
+    n_states=np.int64,
+    round=np.int64,  # how many rounds of profiles were asked
+    polished=np.float64,  # the cost that the last inward round started from; inf: still outward
+    price=np.float64,  # cost of a unit of margin; 0: not yet known
+)
+
+
 class Beam(NamedTuple):
     """States whose profiles are asked next, and the most promising moves seen from them, for each of S problems."""
 
+    slot: Records  # (S,) SLOT
+    state: Records  # (S, width) STATE
     numbers: F8  # (S, width, d)
-    cost: F8  # (S, width)
-    n_states: I8  # (S,)
-    round: I8  # (S,) how many rounds of profiles were asked
-    polished: F8  # (S,) the cost that the last inward round started from; inf: still outward
-    price: F8  # (S,) cost of a unit of margin; 0: not yet known
-    child_state: I8  # (S, width) the state that a move starts from; -1: none
-    child_feature: I8
-    child_number: F8
-    child_cost: F8
-    child_margin: F8
-    child_score: F8
+    child: Records  # (S, width) CHILD
 
 
 @compiled
 def start_beam(plan: Plan, problems: Problems, weights: Weights, beam: Beam, slot: int, p: int) -> None:
     """The first state is the anchor."""
-    for feature in range(plan.kind.size):
+    for feature in range(plan.feature.size - 1):
         beam.numbers[slot, 0, feature] = problems.anchor[p, feature]
-    beam.cost[slot, 0] = cost_of(plan, weights, problems, p, problems.anchor[p])
-    beam.n_states[slot] = 1
-    beam.round[slot] = 0
-    beam.polished[slot] = np.inf
-    beam.price[slot] = 0.0
-    for child in range(beam.child_state.shape[1]):
-        beam.child_state[slot, child] = -1
+    beam.state[slot, 0].cost = cost_of(plan, weights, problems, p, problems.anchor[p])
+    beam.slot[slot].n_states = 1
+    beam.slot[slot].round = 0
+    beam.slot[slot].polished = np.inf
+    beam.slot[slot].price = 0.0
+    for child in range(beam.child.shape[1]):
+        beam.child[slot, child].state = -1
 
 
 @compiled
 def absorb_moves(
-    beam: Beam, slot: int, state: int, bound: float, moves: Moves, n_moves: int, own_margin: float
+    beam: Beam, slot: int, state: int, bound: float, moves: Records, n_moves: int, own_margin: float
 ) -> None:
     """Keep, for every trade-off of cost against margin, the most promising moves that do not reach the class yet."""
-    if beam.polished[slot] < np.inf or own_margin == -np.inf:
+    if beam.slot[slot].polished < np.inf or own_margin == -np.inf:
         return
     missing = max(-own_margin, 1e-12)
-    if beam.price[slot] == 0.0:
+    if beam.slot[slot].price == 0.0:
         cheapest = bound
         if bound == np.inf:
             for move in range(n_moves):
-                gain = moves.margin[move] - own_margin
+                gain = moves[move].margin - own_margin
                 if gain > 0.0:
-                    cheapest = min(cheapest, moves.cost[move] / gain * missing)
+                    cheapest = min(cheapest, moves[move].cost / gain * missing)
         if cheapest < np.inf:
-            beam.price[slot] = cheapest / missing
-    n_kept = beam.child_state.shape[1] // len(TRADE_OFFS)
+            beam.slot[slot].price = cheapest / missing
+    n_kept = beam.child.shape[1] // len(TRADE_OFFS)
     for move in range(n_moves):
-        cost = moves.cost[move]
-        if moves.reached[move] or cost >= bound:
+        cost = moves[move].cost
+        if moves[move].reached or cost >= bound:
             continue
-        margin = moves.margin[move]
-        if margin <= own_margin and cost >= beam.cost[slot, state]:
+        margin = moves[move].margin
+        if margin <= own_margin and cost >= beam.state[slot, state].cost:
             continue
         for trade_off in range(len(TRADE_OFFS)):
-            score = cost + TRADE_OFFS[trade_off] * beam.price[slot] * max(-margin, 0.0)
+            score = cost + TRADE_OFFS[trade_off] * beam.slot[slot].price * max(-margin, 0.0)
             worst = -1
             worst_score = score
             twin = False
             for child in range(trade_off * n_kept, (trade_off + 1) * n_kept):
-                if beam.child_state[slot, child] < 0:
+                if beam.child[slot, child].state < 0:
                     if worst < 0 or worst_score < np.inf:
                         worst = child
                         worst_score = np.inf
                 elif (
-                    abs(beam.child_cost[slot, child] - cost) <= 1e-12
-                    and abs(beam.child_margin[slot, child] - margin) <= 1e-12
+                    abs(beam.child[slot, child].cost - cost) <= 1e-12
+                    and abs(beam.child[slot, child].margin - margin) <= 1e-12
                 ):
                     twin = True
-                elif beam.child_score[slot, child] > worst_score:
+                elif beam.child[slot, child].score > worst_score:
                     worst = child
-                    worst_score = beam.child_score[slot, child]
+                    worst_score = beam.child[slot, child].score
             if worst >= 0 and not twin:
-                beam.child_state[slot, worst] = state
-                beam.child_feature[slot, worst] = moves.feature[move]
-                beam.child_number[slot, worst] = moves.number[move]
-                beam.child_cost[slot, worst] = cost
-                beam.child_margin[slot, worst] = margin
-                beam.child_score[slot, worst] = score
+                beam.child[slot, worst].state = state
+                beam.child[slot, worst].feature = moves[move].feature
+                beam.child[slot, worst].number = moves[move].number
+                beam.child[slot, worst].cost = cost
+                beam.child[slot, worst].margin = margin
+                beam.child[slot, worst].score = score
 
 
 @compiled
@@ -1329,23 +1399,23 @@ def next_states(
     plan: Plan, weights: Weights, problems: Problems, beam: Beam, slot: int, p: int, best: Best, max_rounds: int
 ) -> None:
     """Replace the states by the children of the last outward round, or by those of an inward round around the best."""
-    width = beam.child_state.shape[1]
-    n_features = plan.kind.size
-    beam.round[slot] += 1
+    width = beam.child.shape[1]
+    n_features = plan.feature.size - 1
+    beam.slot[slot].round += 1
     n_states = 0
-    if beam.polished[slot] == np.inf:
-        if beam.round[slot] < max_rounds:
+    if beam.slot[slot].polished == np.inf:
+        if beam.slot[slot].round < max_rounds:
             grown = np.empty((width, n_features))
             for child in range(width):
-                state = beam.child_state[slot, child]
-                if state < 0 or beam.child_cost[slot, child] >= best.cost[p]:
+                state = beam.child[slot, child].state
+                if state < 0 or beam.child[slot, child].cost >= best.row[p].cost:
                     continue
                 twin = False
                 for other in range(child):
                     if (
-                        beam.child_state[slot, other] >= 0
-                        and abs(beam.child_cost[slot, other] - beam.child_cost[slot, child]) <= 1e-12
-                        and abs(beam.child_margin[slot, other] - beam.child_margin[slot, child]) <= 1e-12
+                        beam.child[slot, other].state >= 0
+                        and abs(beam.child[slot, other].cost - beam.child[slot, child].cost) <= 1e-12
+                        and abs(beam.child[slot, other].margin - beam.child[slot, child].margin) <= 1e-12
                     ):
                         twin = True
                         break
@@ -1353,21 +1423,21 @@ def next_states(
                     continue
                 for feature in range(n_features):
                     grown[n_states, feature] = beam.numbers[slot, state, feature]
-                grown[n_states, beam.child_feature[slot, child]] = beam.child_number[slot, child]
+                grown[n_states, beam.child[slot, child].feature] = beam.child[slot, child].number
                 n_states += 1
             for state in range(n_states):
                 for feature in range(n_features):
                     beam.numbers[slot, state, feature] = grown[state, feature]
         for child in range(width):
-            beam.child_state[slot, child] = -1
-        if n_states == 0 and best.cost[p] < np.inf:
-            beam.polished[slot] = np.finfo(np.float64).max
-    if n_states == 0 and best.cost[p] < beam.polished[slot] * (1.0 - 1e-6) and beam.polished[slot] < np.inf:
-        beam.polished[slot] = best.cost[p]
+            beam.child[slot, child].state = -1
+        if n_states == 0 and best.row[p].cost < np.inf:
+            beam.slot[slot].polished = np.finfo(np.float64).max
+    if n_states == 0 and best.row[p].cost < beam.slot[slot].polished * (1.0 - 1e-6) and beam.slot[slot].polished < np.inf:
+        beam.slot[slot].polished = best.row[p].cost
         n_states = inward_states(problems, beam, slot, p, best)
     for state in range(n_states):
-        beam.cost[slot, state] = cost_of(plan, weights, problems, p, beam.numbers[slot, state])
-    beam.n_states[slot] = n_states
+        beam.state[slot, state].cost = cost_of(plan, weights, problems, p, beam.numbers[slot, state])
+    beam.slot[slot].n_states = n_states
 
 
 @compiled
@@ -1402,47 +1472,46 @@ def refine_row(
     problems: Problems,
     p: int,
     best: Best,
-    progress: Progress,
     beam: Beam,
     profile: Profile,
-    moves: Moves,
+    moves: Records,
     max_rounds: int,
 ) -> None:
     """Improve the best numbers of one problem over the axis profiles of a table."""
     margins = np.empty(1)
     reached = np.empty(1, np.bool_)
-    numbers = np.empty((1, plan.kind.size))
+    numbers = np.empty((1, (plan.feature.size - 1)))
     start_beam(plan, problems, weights, beam, 0, p)
-    while beam.n_states[0] > 0:
-        for state in range(beam.n_states[0]):
-            if beam.cost[0, state] >= best.cost[p] and beam.polished[0] == np.inf:
+    while beam.slot[0].n_states > 0:
+        for state in range(beam.slot[0].n_states):
+            if beam.state[0, state].cost >= best.row[p].cost and beam.slot[0].polished == np.inf:
                 continue
-            if best.n_queries[p] >= progress.max_queries:
-                progress.exhausted[p] = True
+            if best.row[p].n_queries >= best.max_queries:
+                best.row[p].exhausted = True
                 return
             n_moves, own_margin, own_reached = axis_moves(
-                table, axes, plan, weights, problems, p, beam.numbers[0, state], best.cost[p], profile, moves
+                table, axes, plan, weights, problems, p, beam.numbers[0, state], best.row[p].cost, profile, moves
             )
-            best.n_queries[p] += n_moves + 1
+            best.row[p].n_queries += n_moves + 1
             if own_reached:
                 keep_if_best(plan, weights, problems, best, p, beam.numbers[0, state])
             while True:
                 cheapest = -1
                 for move in range(n_moves):
-                    if moves.reached[move] and moves.cost[move] < best.cost[p]:
-                        if cheapest < 0 or moves.cost[move] < moves.cost[cheapest]:
+                    if moves[move].reached and moves[move].cost < best.row[p].cost:
+                        if cheapest < 0 or moves[move].cost < moves[cheapest].cost:
                             cheapest = move
                 if cheapest < 0:
                     break
                 # a profile adds the trees in another order than the table, so a last bit may differ at a tie
-                for feature in range(plan.kind.size):
+                for feature in range(plan.feature.size - 1):
                     numbers[0, feature] = beam.numbers[0, state, feature]
-                numbers[0, moves.feature[cheapest]] = moves.number[cheapest]
+                numbers[0, moves[cheapest].feature] = moves[cheapest].number
                 answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
-                best.n_queries[p] += 1
+                best.row[p].n_queries += 1
                 if not reached[0] or not keep_if_best(plan, weights, problems, best, p, numbers[0]):
-                    moves.cost[cheapest] = np.inf
-            absorb_moves(beam, 0, state, best.cost[p], moves, n_moves, own_margin)
+                    moves[cheapest].cost = np.inf
+            absorb_moves(beam, 0, state, best.row[p].cost, moves, n_moves, own_margin)
         next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
 
 
@@ -1451,20 +1520,20 @@ def enumerate_leaves(
     table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, problems: Problems, p: int, best: Best
 ) -> None:
     """The exact optimum of a single tree: the cheapest feasible numbers of every leaf that has the wanted class."""
-    n_features = plan.kind.size
+    n_features = plan.feature.size - 1
     capacity = 4096
     path_node = np.empty(capacity, np.uint64)
     path_right = np.zeros(capacity, np.int64)  # 0: left is being visited, 1: right, 2: both done
     low = np.empty(n_features)
     high = np.empty(n_features)
-    levels = np.empty(64 * max(np.int64(1), np.max(axes.n_words)), np.bool_)
+    levels = np.empty(max(1, plan.level.size), np.bool_)
     numbers = np.empty((1, n_features))
     margins = np.empty(1)
     reached = np.empty(1, np.bool_)
     keys = np.empty((1, n_features), np.uint64)
     codes = np.empty((1, n_features))
     for feature in range(n_features):
-        codes[0, feature] = problems.own_code[p, feature]
+        codes[0, feature] = problems.cell[p, feature].own_code
     keys_from_codes(table, codes, keys)
     depth = 0
     at = np.uint64(0)
@@ -1474,7 +1543,7 @@ def enumerate_leaves(
             feature = np.int64(word)
             path_node[depth] = at
             path_right[depth] = 0
-            if not problems.movable[p, feature]:
+            if not problems.cell[p, feature].movable:
                 right = goes_right(table, split, flags, keys[0, feature])
                 path_right[depth] = 2 + np.int64(right)
                 at = child + right
@@ -1487,7 +1556,7 @@ def enumerate_leaves(
             numbers[0, feature] = problems.anchor[p, feature]
         for place in range(depth):
             feature = np.int64(node_at(table, path_node[place])[2])
-            if not problems.movable[p, feature] or numbers[0, feature] != problems.anchor[p, feature]:
+            if not problems.cell[p, feature].movable or numbers[0, feature] != problems.anchor[p, feature]:
                 continue
             number, found = nearest_on_path(
                 table, axes, plan, weights, problems, p, feature, path_node, path_right, depth, levels
@@ -1496,9 +1565,9 @@ def enumerate_leaves(
                 feasible = False
                 break
             numbers[0, feature] = number
-        if feasible and cost_of(plan, weights, problems, p, numbers[0]) < best.cost[p]:
+        if feasible and cost_of(plan, weights, problems, p, numbers[0]) < best.row[p].cost:
             answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
-            best.n_queries[p] += 1
+            best.row[p].n_queries += 1
             if reached[0]:
                 keep_if_best(plan, weights, problems, best, p, numbers[0])
         while depth > 0 and path_right[depth - 1] >= 1:
@@ -1526,13 +1595,13 @@ def nearest_on_path(
     """The feasible value of one feature, nearest to the reference, that follows a path of the first tree."""
     low = -np.inf
     high = np.inf
-    on_levels = plan.kind[feature] > GRID
-    n_levels = min(plan.level_first[feature + 1] - plan.level_first[feature], 64 * axes.n_words[feature])
-    own = problems.own[p, feature]
+    on_levels = plan.feature[feature].kind > GRID
+    n_levels = min(plan.feature[feature + 1].first_level - plan.feature[feature].first_level, 64 * axes.feature[feature].n_words)
+    own = problems.cell[p, feature].own
     own_follows = own < 0.0  # a level never seen is in no level set; it stands where its own code goes
     if on_levels:
         for level in range(n_levels):
-            levels[level] = problems.allowed[p, plan.level_first[feature] + level]
+            levels[level] = problems.allowed[p, plan.feature[feature].first_level + level]
     for place in range(depth):
         at = path_node[place]
         split, flags, word, _ = node_at(table, at)
@@ -1546,16 +1615,16 @@ def nearest_on_path(
                 if np.int64(inside) == right:
                     levels[level] = False
             if own < 0.0:
-                code = np.empty((1, plan.kind.size))
-                key = np.empty((1, plan.kind.size), np.uint64)
-                for other in range(plan.kind.size):
-                    code[0, other] = problems.own_code[p, other]
+                code = np.empty((1, (plan.feature.size - 1)))
+                key = np.empty((1, (plan.feature.size - 1)), np.uint64)
+                for other in range(plan.feature.size - 1):
+                    code[0, other] = problems.cell[p, other].own_code
                 keys_from_codes(table, code, key)
                 own_follows = own_follows and np.int64(goes_right(table, split, flags, key[0, feature])) == right
         elif right:
-            low = max(low, axes.cut[axes.cut_first[feature] + cut])
+            low = max(low, axes.cut[axes.feature[feature].first_cut + cut])
         else:
-            high = min(high, axes.cut[axes.cut_first[feature] + cut])
+            high = min(high, axes.cut[axes.feature[feature].first_cut + cut])
     if not on_levels:
         number, _, found = nearest_in_cell(plan, problems, p, feature, low, high)
         return number, found
@@ -1577,13 +1646,7 @@ def nearest_on_path(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-class Progress(NamedTuple):
-    """How far P problems are."""
 
-    done: NDArray[np.bool_]  # (P,) the reference has the wanted class, or the best is proved
-    proved: NDArray[np.bool_]  # (P,) the best is the optimum, or there is none
-    exhausted: NDArray[np.bool_]  # (P,) the budget of queries ended the work
-    max_queries: int  # per problem
 
 
 @compiled
@@ -1597,15 +1660,15 @@ def judge_rows(
 
 @compiled
 def begin_rows(
-    plan: Plan, weights: Weights, problems: Problems, best: Best, progress: Progress, reached: NDArray[np.bool_]
+    plan: Plan, weights: Weights, problems: Problems, best: Best, reached: NDArray[np.bool_]
 ) -> None:
     """Problems whose anchor has the wanted class are done: nothing is nearer."""
-    for p in range(problems.goal.size):
-        best.n_queries[p] += 1
+    for p in range(problems.row.size):
+        best.row[p].n_queries += 1
         if reached[p]:
             keep_if_best(plan, weights, problems, best, p, problems.anchor[p])
-            progress.done[p] = True
-            progress.proved[p] = True
+            best.row[p].done = True
+            best.row[p].proved = True
 
 
 @compiled
@@ -1658,21 +1721,20 @@ def search_rows(
     schedule: Schedule,
     iterates: Iterates,
     best: Best,
-    progress: Progress,
 ) -> None:
     """Search every problem on a table, without leaving compiled code."""
     n_rows = (schedule.n_directions + 1) * schedule.n_samples
-    numbers = np.empty((n_rows, plan.kind.size))
+    numbers = np.empty((n_rows, (plan.feature.size - 1)))
     margins = np.empty(n_rows)
     reached = np.empty(n_rows, np.bool_)
     log_densities = np.zeros(n_rows)
-    for p in range(problems.goal.size):
-        if progress.done[p]:
+    for p in range(problems.row.size):
+        if best.row[p].done:
             continue
-        for start in range(schedule.loss_weight.size):
+        for start in range(schedule.start.size):
             for step in range(schedule.n_steps):
-                if best.n_queries[p] + n_rows > progress.max_queries:
-                    progress.exhausted[p] = True
+                if best.row[p].n_queries + n_rows > best.max_queries:
+                    best.row[p].exhausted = True
                     break
                 propose_row(plan, problems, schedule, iterates, p, start, step, numbers)
                 answer_numbers(table, axes, plan, weights, problems, p, numbers, n_rows, margins, reached)
@@ -1690,29 +1752,28 @@ def refine_rows(
     weights: Weights,
     problems: Problems,
     best: Best,
-    progress: Progress,
     beam: Beam,
     profile: Profile,
-    moves: Moves,
+    moves: Records,
     max_rounds: int,
 ) -> None:
     """Refine every problem on a table."""
-    for p in range(problems.goal.size):
-        if progress.done[p] or progress.exhausted[p]:
+    for p in range(problems.row.size):
+        if best.row[p].done or best.row[p].exhausted:
             continue
-        refine_row(table, axes, plan, weights, problems, p, best, progress, beam, profile, moves, max_rounds)
+        refine_row(table, axes, plan, weights, problems, p, best, beam, profile, moves, max_rounds)
 
 
 @compiled
 def solve_single_tree(
-    table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, problems: Problems, best: Best, progress: Progress
+    table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, problems: Problems, best: Best
 ) -> None:
     """Solve every problem on a table of one tree exactly."""
-    for p in range(problems.goal.size):
-        if not progress.done[p]:
+    for p in range(problems.row.size):
+        if not best.row[p].done:
             enumerate_leaves(table, axes, plan, weights, problems, p, best)
-            progress.done[p] = True
-            progress.proved[p] = True
+            best.row[p].done = True
+            best.row[p].proved = True
 
 
 @compiled
@@ -1723,19 +1784,19 @@ def sensitivity_rows(
     weights: Weights,
     problems: Problems,
     profile: Profile,
-    moves: Moves,
+    moves: Records,
     sensitivity: F8,
 ) -> None:
     """The largest change in the goal's probability that each feature alone can cause, (P, d)."""
-    for p in range(problems.goal.size):
+    for p in range(problems.row.size):
         n_moves, _, _ = axis_moves(
-            table, axes, plan, weights, problems, p, problems.own[p], np.inf, profile, moves
+            table, axes, plan, weights, problems, p, problems.anchor[p], np.inf, profile, moves
         )
-        for feature in range(plan.kind.size):
+        for feature in range(plan.feature.size - 1):
             sensitivity[p, feature] = 0.0
         for move in range(n_moves):
-            change = abs(moves.probability[move] - moves.probability[moves.probability.size - 1])
-            feature = moves.feature[move]
+            change = abs(moves[move].probability - moves[moves.size - 1].probability)
+            feature = moves[move].feature
             sensitivity[p, feature] = max(sensitivity[p, feature], change)
 
 

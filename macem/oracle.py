@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
@@ -116,13 +117,13 @@ def link_exactly(table: TreeEnsemble, raw: F8, dtype: type[np.floating[Any]] = n
     `dtype` is what the members' mean is taken in.
     """
     total = np.zeros((raw.shape[0], table.n_classes), dtype)
-    for member, link in enumerate(table.member_link):
-        outputs = raw[:, table.member_output[member] : table.member_output[member + 1]]
-        scores = outputs / table.member_divisor[member]
-        if table.member_single[member]:
+    for member, after in pairwise(table.member):
+        outputs = raw[:, member.first_output : after.first_output]
+        scores = outputs / member.divisor
+        if member.single:
             scores = scores.astype(np.float32)  # and so is all that its link computes
-        columns = table.member_class[table.member_class_first[member] : table.member_class_first[member + 1]]
-        answer = table.member_weight[member] * _link(int(link), scores, float(table.member_slope[member]))
+        columns = table.member_class[member.first_class : after.first_class]
+        answer = member.weight * _link(int(member.link), scores, float(member.slope))
         total[:, columns] += answer.astype(dtype)
     return (total / dtype(table.total)).astype(np.float64)
 

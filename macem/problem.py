@@ -73,16 +73,18 @@ def pose(
     base = np.where(np.repeat(standing, n_kinds, axis=0), own, features.base)
     reference = np.where(positive[:, None], base, own)
     problems = Problems(
-        own=own,
-        own_code=np.repeat(np.ascontiguousarray(codes, dtype=np.float64), n_kinds, axis=0),
-        reference=reference,
+        cell=kernel.records(
+            kernel.CELL,
+            own.shape,
+            own=own,
+            own_code=np.repeat(codes, n_kinds, axis=0),
+            reference=reference,
+            movable=movable,
+        ),
+        row=kernel.records(kernel.GOAL, own.shape[0], goal=goal, keep=keep),
         anchor=own.copy(),
-        low=low,
-        high=high,
+        bound=np.ascontiguousarray(np.stack([low, high], axis=-1)),
         allowed=allowed,
-        movable=movable,
-        goal=goal,
-        keep=keep.astype(np.int64),
     )
     _anchor(plan, problems, positive)
     return problems
@@ -91,27 +93,23 @@ def pose(
 def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: I8) -> Problems:
     """Problems whose every feature may move through its whole range, to see what a class rests on."""
     n, d = numbers.shape
-    low = np.full((n, d, 2), np.inf)
-    high = np.full((n, d, 2), -np.inf)
-    low[..., 0] = np.fmin(features.low, numbers)
-    high[..., 0] = np.fmax(features.high, numbers)
+    bound = np.full((n, d, 2, 2), [np.inf, -np.inf])
+    bound[..., 0, 0] = np.fmin(features.low, numbers)
+    bound[..., 0, 1] = np.fmax(features.high, numbers)
     return Problems(
-        own=numbers,
-        own_code=codes,
-        reference=numbers,
+        cell=kernel.records(
+            kernel.CELL, (n, d), own=numbers, own_code=codes, reference=numbers, movable=~np.isnan(numbers)
+        ),
+        row=kernel.records(kernel.GOAL, n, goal=goal, keep=1),
         anchor=numbers,
-        low=low,
-        high=high,
-        allowed=np.ones((n, plan.level_place.size), bool),
-        movable=~np.isnan(numbers),
-        goal=np.asarray(goal, dtype=np.int64),
-        keep=np.ones(n, np.int64),
+        bound=bound,
+        allowed=np.ones((n, plan.level.size), bool),
     )
 
 
 def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> tuple[F8, F8]:
     """Feasible numbers as two intervals, within range and direction; an interval whose low > high is empty."""
-    base = np.broadcast_to(plan.base, own.shape)
+    base = np.broadcast_to(plan.feature["base"][:-1], own.shape)
     mirror = 2.0 * base - own
     above = own >= base
     low = np.full((*own.shape, 2), np.inf)
@@ -147,8 +145,8 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
 
 def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, up: bool, ruled: bool) -> F8:
     """Move interval ends inward to numbers that the data could show and that keep the base-value rule as floats."""
-    base, grid = plan.base[:, None], plan.grid[:, None]
-    radius = np.abs(own - plan.base)[..., None]
+    base, grid = plan.feature["base"][:-1, None], plan.feature["grid"][:-1, None]
+    radius = np.abs(own - plan.feature["base"][:-1])[..., None]
     toward = 1.0 if up else -1.0
     keep = (bound == own[..., None]) | np.isinf(bound)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -163,14 +161,14 @@ def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, up:
 
 def _levels(plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
     """Feasible levels: no farther from the base than the row's (PP), or at least as far (PN)."""
-    allowed = np.zeros((own.shape[0], plan.level_place.size), bool)
-    for feature in np.nonzero(plan.kind > kernel.GRID)[0]:
-        first, last = plan.level_first[feature], plan.level_first[feature + 1]
-        places = np.abs(plan.level_place[first:last])
+    allowed = np.zeros((own.shape[0], plan.level.size), bool)
+    for feature in np.nonzero(_kinds(plan) > kernel.GRID)[0]:
+        first, last = plan.feature["first_level"][feature], plan.feature["first_level"][feature + 1]
+        places = np.abs(plan.level["place"][first:last])
         level = own[:, feature]
         known = level >= 0.0
         safe = np.where(known, level, 0).astype(np.int64)
-        distance = np.where(np.isnan(level), 0.0, np.where(known, places[safe], np.abs(plan.unseen_place[feature])))
+        distance = np.where(np.isnan(level), 0.0, np.where(known, places[safe], np.abs(plan.feature["unseen_place"][feature])))
         nearer = places[None, :] <= distance[:, None]
         farther = places[None, :] >= distance[:, None] if away else np.ones_like(nearer)
         allowed[:, first:last] = np.where(positive[:, None], nearer, farther)
@@ -182,20 +180,28 @@ def _levels(plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> NDA
 def _has_choice(plan: Plan, own: F8, low: F8, high: F8, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether a feature has a feasible value beside the row's own."""
     choice = ((low <= high) & ((low != own[..., None]) | (high != own[..., None]))).any(axis=-1)
-    for feature in np.nonzero(plan.kind > kernel.GRID)[0]:
-        levels = allowed[:, plan.level_first[feature] : plan.level_first[feature + 1]]
+    for feature in np.nonzero(_kinds(plan) > kernel.GRID)[0]:
+        levels = allowed[:, plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]]
         choice[:, feature] = levels.sum(axis=1) > (own[:, feature] >= 0.0)
     return choice
 
 
 def _anchor(plan: Plan, problems: Problems, positive: NDArray[np.bool_]) -> None:
     """Set the anchors of positives: the feasible numbers nearest to the base."""
-    moving = problems.movable & positive[:, None]
-    inside = np.clip(problems.reference[..., None], problems.low, problems.high)
-    gap = np.where(problems.low <= problems.high, np.abs(inside - problems.reference[..., None]), np.inf)
+    reference = problems.cell["reference"]
+    low, high = problems.bound[..., 0], problems.bound[..., 1]
+    inside = np.clip(reference[..., None], low, high)
+    gap = np.where(low <= high, np.abs(inside - reference[..., None]), np.inf)
     nearest = np.take_along_axis(inside, gap.argmin(axis=-1)[..., None], axis=-1)[..., 0]
-    is_level = plan.kind > kernel.GRID  # the mode is feasible, and nearer to the base than any other level
-    np.copyto(problems.anchor, np.where(is_level, problems.reference, nearest), where=moving)
+    is_level = _kinds(plan) > kernel.GRID  # the mode is feasible, and nearer to the base than any other level
+    moving = problems.cell["movable"] & positive[:, None]
+    np.copyto(problems.anchor, np.where(is_level, reference, nearest), where=moving)
+
+
+def _kinds(plan: Plan) -> I8:
+    """Kind of each feature's coordinates, shape (d,)."""
+    kinds: I8 = plan.feature["kind"][:-1]
+    return kinds
 
 
 def select(problems: Problems, rows: I8) -> Problems:

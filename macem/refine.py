@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from macem import kernel
-from macem.kernel import F8, Axes, Beam, Moves, Plan, Problems, Profile, TreeEnsemble, Weights
+from macem.kernel import F8, Axes, Beam, Plan, Problems, Profile, Records, TreeEnsemble, Weights
 from macem.options import SearchOptions
 from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
 
@@ -21,8 +21,8 @@ def on_table(
     work: Work, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, options: SearchOptions
 ) -> None:
     """Refine on a table, whose axis profiles are exact; a single tree is solved exactly."""
-    if table.tree_first.size == 2:
-        kernel.solve_single_tree(table, axes, plan, weights, work.problems, work.best, work.progress)
+    if table.tree.size == 2:
+        kernel.solve_single_tree(table, axes, plan, weights, work.problems, work.best)
         return
     kernel.refine_rows(
         table,
@@ -31,8 +31,7 @@ def on_table(
         weights,
         work.problems,
         work.best,
-        work.progress,
-        _beam(1, options.beam_width, plan.kind.size),
+        _beam(1, options.beam_width, plan.feature.size - 1),
         _profile(table, axes, plan),
         _moves(axes, plan),
         MAX_ROUNDS,
@@ -41,7 +40,7 @@ def on_table(
 
 def sensitivity_on_table(problems: Problems, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights) -> F8:
     """Per feature, the largest change in the goal's probability that moving it alone can cause, (P, d)."""
-    sensitivity = np.zeros(problems.own.shape)
+    sensitivity = np.zeros(problems.anchor.shape)
     profile, moves = _profile(table, axes, plan), _moves(axes, plan)
     kernel.sensitivity_rows(table, axes, plan, weights, problems, profile, moves, sensitivity)
     return sensitivity
@@ -51,17 +50,17 @@ def batched(
     work: Work, plan: Plan, weights: Weights, ask: Ask, limits: Limits
 ) -> None:
     """Refine by asking an oracle: each round of all problems is one batch of grid moves."""
-    n, d = work.problems.own.shape
+    n, d = work.problems.anchor.shape
     beam = _beam(n, BLACK_BOX_WIDTH, d)
     still = work.open
     for p in still:
         kernel.start_beam(plan, work.problems, weights, beam, p, p)
     while still.size:
         if limits.passed:
-            work.progress.exhausted[still] = True
+            work.best.row["exhausted"][still] = True
             return
         asked = [
-            (p, state, *_grid_moves(plan, work, beam, int(p), state)) for p in still for state in range(beam.n_states[p])
+            (p, state, *_grid_moves(plan, work, beam, int(p), state)) for p in still for state in range(beam.slot["n_states"][p])
         ]
         if not asked:
             return
@@ -79,28 +78,36 @@ def batched(
         at = 0
         for p, state, feature, number in asked:
             here = slice(at + 1, at + 1 + feature.size)
-            moves = Moves(feature, number, costs[here], margins[here], reached[here], np.zeros(1))
-            work.best.n_queries[p] += feature.size + 1
-            kernel.absorb_moves(beam, p, state, work.best.cost[p], moves, feature.size, margins[at])
+            moves = kernel.records(
+                kernel.MOVE,
+                feature.size + 1,
+                feature=[*feature, -1],
+                number=[*number, 0.0],
+                cost=[*costs[here], 0.0],
+                margin=[*margins[here], 0.0],
+                reached=[*reached[here], False],
+            )
+            work.best.row["n_queries"][p] += feature.size + 1
+            kernel.absorb_moves(beam, p, state, work.best.row["cost"][p], moves, feature.size, margins[at])
             at += feature.size + 1
         for p in still:
-            if work.best.n_queries[p] >= work.progress.max_queries:
-                work.progress.exhausted[p] = True
+            if work.best.row["n_queries"][p] >= work.best.max_queries:
+                work.best.row["exhausted"][p] = True
             kernel.next_states(plan, weights, work.problems, beam, p, p, work.best, MAX_ROUNDS)
-        still = np.array([p for p in still if beam.n_states[p] > 0 and not work.progress.exhausted[p]], dtype=np.int64)
+        still = np.array([p for p in still if beam.slot["n_states"][p] > 0 and not work.best.row["exhausted"][p]], dtype=np.int64)
 
 
 def sensitivity_asked(problems: Problems, plan: Plan, weights: Weights, ask: Ask) -> F8:
     """`sensitivity_on_table` for any oracle, over a grid of each feature's range."""
-    n, d = problems.own.shape
+    n, d = problems.anchor.shape
     rows, features, numbers = [], [], []
     for p in range(n):
         rows.append(p)
         features.append(-1)
-        numbers.append(problems.own[p])
-        for feature in np.flatnonzero(problems.movable[p]):
+        numbers.append(problems.anchor[p])
+        for feature in np.flatnonzero(problems.cell["movable"][p]):
             for number in _grid(plan, problems, p, int(feature), problems.own[p, feature]):
-                moved = problems.own[p].copy()
+                moved = problems.anchor[p].copy()
                 moved[feature] = number
                 rows.append(p)
                 features.append(int(feature))
@@ -115,7 +122,7 @@ def sensitivity_asked(problems: Problems, plan: Plan, weights: Weights, ask: Ask
             ask(table[first : first + MAX_QUERIES_AT_ONCE], row[first : first + MAX_QUERIES_AT_ONCE])
             for first in range(0, row.size, MAX_QUERIES_AT_ONCE)
         ]
-    )[np.arange(row.size), problems.goal[row]]
+    )[np.arange(row.size), problems.row["goal"][row]]
     own = goal[feature < 0]
     moved = feature >= 0
     np.maximum.at(sensitivity, (row[moved], feature[moved]), np.abs(goal[moved] - own[row[moved]]))
@@ -126,7 +133,7 @@ def _grid_moves(plan: Plan, work: Work, beam: Beam, p: int, state: int) -> tuple
     """Moves of one state that cost less than the best: features and numbers."""
     numbers = beam.numbers[p, state]
     features, moved = [], []
-    for feature in np.flatnonzero(work.problems.movable[p]):
+    for feature in np.flatnonzero(work.problems.cell["movable"][p]):
         for number in _grid(plan, work.problems, p, int(feature), numbers[feature]):
             features.append(int(feature))
             moved.append(number)
@@ -136,17 +143,17 @@ def _grid_moves(plan: Plan, work: Work, beam: Beam, p: int, state: int) -> tuple
 
 def _grid(plan: Plan, problems: Problems, p: int, feature: int, current: float) -> list[float]:
     """Values of one feature that are worth a query, without the current one."""
-    reference = problems.reference[p, feature]
-    if plan.kind[feature] > kernel.GRID:
-        first = plan.level_first[feature]
-        levels = np.flatnonzero(problems.allowed[p, first : plan.level_first[feature + 1]])[:MOST_LEVELS]
+    reference = problems.cell["reference"][p, feature]
+    if plan.feature["kind"][feature] > kernel.GRID:
+        first = plan.feature["first_level"][feature]
+        levels = np.flatnonzero(problems.allowed[p, first : plan.feature["first_level"][feature + 1]])[:MOST_LEVELS]
         return [float(level) for level in levels if level != current]
     if current != reference:  # between the reference and where it stands: a pull
         steps = reference + (current - reference) * np.arange(0, 9) / 9.0
     else:
-        span = GRID_STEPS * plan.scale[feature]
+        span = GRID_STEPS * plan.feature["scale"][feature]
         steps = np.concatenate([reference + span, reference - span])
-        ends = np.concatenate([problems.low[p, feature], problems.high[p, feature]])
+        ends = problems.bound[p, feature].ravel()
         steps = np.concatenate([steps, ends[np.isfinite(ends)]])
     settled = [kernel.settle(plan, problems, p, feature, step) for step in steps]
     return sorted({number for number in settled if number != current}, key=lambda number: abs(number - reference))
@@ -162,37 +169,21 @@ def _moved(state: F8, feature: np.ndarray, number: F8) -> F8:
 def _beam(n_slots: int, width: int, d: int) -> Beam:
     width -= width % len(kernel.TRADE_OFFS)
     return Beam(
+        slot=kernel.records(kernel.SLOT, n_slots),
+        state=kernel.records(kernel.STATE, (n_slots, width)),
         numbers=np.zeros((n_slots, width, d)),
-        cost=np.zeros((n_slots, width)),
-        n_states=np.zeros(n_slots, np.int64),
-        round=np.zeros(n_slots, np.int64),
-        polished=np.zeros(n_slots),
-        price=np.zeros(n_slots),
-        child_state=np.zeros((n_slots, width), np.int64),
-        child_feature=np.zeros((n_slots, width), np.int64),
-        child_number=np.zeros((n_slots, width)),
-        child_cost=np.zeros((n_slots, width)),
-        child_margin=np.zeros((n_slots, width)),
-        child_score=np.zeros((n_slots, width)),
+        child=kernel.records(kernel.CHILD, (n_slots, width)),
     )
 
 
 def _profile(table: TreeEnsemble, axes: Axes, plan: Plan) -> Profile:
-    n_cells = axes.cut.size + 2 * plan.kind.size
+    n_cells = axes.cut.size + 2 * plan.feature.size - 1
     return Profile(
         step=np.zeros((n_cells, table.start.size)),
         entered=np.zeros(n_cells // 64 + 1, np.uint64),
-        level=np.zeros((plan.level_place.size, table.start.size)),
+        level=np.zeros((plan.level.size, table.start.size)),
     )
 
 
-def _moves(axes: Axes, plan: Plan) -> Moves:
-    capacity = axes.cut.size + plan.kind.size + plan.level_place.size
-    return Moves(
-        feature=np.zeros(capacity, np.int64),
-        number=np.zeros(capacity),
-        cost=np.zeros(capacity),
-        margin=np.zeros(capacity),
-        reached=np.zeros(capacity, bool),
-        probability=np.zeros(capacity + 1),
-    )
+def _moves(axes: Axes, plan: Plan) -> Records:
+    return kernel.records(kernel.MOVE, axes.cut.size + plan.feature.size + plan.level.size)

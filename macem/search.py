@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from macem import kernel
-from macem.kernel import F8, I8, Axes, Beam, Best, Iterates, Moves, Plan, Problems, Profile, Progress, Schedule
-from macem.kernel import TreeEnsemble, Weights
+from macem.kernel import F8, I8, Axes, Best, Iterates, Plan, Problems, Schedule, TreeEnsemble, Weights
 from macem.options import SearchOptions
 
 __all__ = ["Ask", "Limits", "Work", "begin", "compiled", "lockstep", "schedule_for"]
@@ -41,54 +40,46 @@ class Work:
 
     problems: Problems
     best: Best
-    progress: Progress
 
     @classmethod
     def on(cls, problems: Problems, limits: Limits) -> Work:
         """Nothing done yet."""
-        n, d = problems.own.shape
-        return cls(
-            problems=problems,
-            best=Best(np.zeros((n, d)), np.full(n, np.inf), np.zeros(n, np.int64)),
-            progress=Progress(
-                done=np.zeros(n, bool),
-                proved=np.zeros(n, bool),
-                exhausted=np.zeros(n, bool),
-                max_queries=int(limits.max_queries if limits.max_queries is not None else np.iinfo(np.int64).max),
-            ),
-        )
+        n, d = problems.anchor.shape
+        most = np.iinfo(np.int64).max if limits.max_queries is None else limits.max_queries
+        return cls(problems, Best(np.zeros((n, d)), kernel.records(kernel.FOUND, n, cost=np.inf), int(most)))
 
     @property
     def open(self) -> I8:
         """Problems that may still be worked on."""
-        return np.flatnonzero(~self.progress.done & ~self.progress.exhausted)
+        return np.flatnonzero(~self.best.row["done"] & ~self.best.row["exhausted"])
 
 
 def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int = 1) -> Schedule:
     """Draw the random numbers of a search; they depend on the seed and the number of coordinates alone."""
-    n_coordinates = int(plan.first[-1])
+    n_coordinates = int(plan.feature["first"][-1])
     block_bytes = 8 * options.n_directions * max(n_coordinates, 1)
     n_blocks = max(1, min(options.n_steps, MAX_DIRECTION_BYTES // block_bytes))
     random = np.random.default_rng(seed)
     return Schedule(
-        loss_weight=np.array(options.loss_weights),
-        smoothing=np.array(options.smoothing),
+        start=kernel.records(
+            kernel.START, len(options.smoothing), loss_weight=options.loss_weights, smoothing=options.smoothing
+        ),
         n_steps=options.n_steps,
         n_directions=options.n_directions,
         n_samples=n_samples,
         step_size=float(options.step_size),
         directions=random.standard_normal((n_blocks, options.n_directions, n_coordinates)),
-        uniforms=random.random((n_blocks, n_samples, plan.kind.size)),
+        uniforms=random.random((n_blocks, n_samples, plan.feature.size - 1)),
     )
 
 
 def begin(work: Work, plan: Plan, weights: Weights, ask: Ask) -> None:
     """Ask for the anchors: a problem whose anchor has the wanted class is solved."""
-    n = work.problems.goal.size
+    n = work.problems.row.size
     rows = np.arange(n)
     margins, reached = np.empty(n), np.empty(n, bool)
     kernel.judge_rows(weights, work.problems, rows, ask(work.problems.anchor, rows), margins, reached)
-    kernel.begin_rows(plan, weights, work.problems, work.best, work.progress, reached)
+    kernel.begin_rows(plan, weights, work.problems, work.best, reached)
 
 
 def compiled(
@@ -96,7 +87,7 @@ def compiled(
 ) -> None:
     """Search on a table, row by row, without leaving compiled code."""
     iterates = _iterates(work, plan, schedule)
-    kernel.search_rows(table, axes, plan, weights, work.problems, schedule, iterates, work.best, work.progress)
+    kernel.search_rows(table, axes, plan, weights, work.problems, schedule, iterates, work.best)
 
 
 def lockstep(
@@ -111,12 +102,11 @@ def lockstep(
     """Search by asking an oracle: each step of all rows, kinds and starts is one batch."""
     iterates = _iterates(work, plan, schedule)
     n_queries = (schedule.n_directions + 1) * schedule.n_samples
-    n_starts = schedule.loss_weight.size
+    n_starts = schedule.start.size
     for step in range(schedule.n_steps):
-        short = work.best.n_queries + n_queries * n_starts > work.progress.max_queries
-        work.progress.exhausted[short & ~work.progress.done] = True
-        if limits.passed:
-            work.progress.exhausted[work.open] = True
+        row = work.best.row
+        short = row["n_queries"] + n_queries * n_starts > work.best.max_queries
+        row["exhausted"][(short | limits.passed) & ~row["done"]] = True
         still = work.open
         if not still.size:
             return
@@ -125,10 +115,10 @@ def lockstep(
         at_once = max(1, MAX_QUERIES_AT_ONCE // n_queries)
         for first in range(0, active.size, at_once):
             some, their = active[first : first + at_once], starts[first : first + at_once]
-            numbers = np.empty((some.size, n_queries, plan.kind.size))
+            numbers = np.empty((some.size, n_queries, plan.feature.size - 1))
             kernel.propose_rows(plan, work.problems, schedule, iterates, some, their, step, numbers)
-            flat = numbers.reshape(-1, plan.kind.size)
             rows = np.repeat(some, n_queries)
+            flat = numbers.reshape(rows.size, -1)
             margins, reached = np.empty(rows.size), np.empty(rows.size, bool)
             kernel.judge_rows(weights, work.problems, rows, ask(flat, rows), margins, reached)
             densities = np.zeros(rows.size) if log_density is None else log_density(flat, rows)
@@ -150,7 +140,7 @@ def lockstep(
 
 
 def _iterates(work: Work, plan: Plan, schedule: Schedule) -> Iterates:
-    shape = (work.problems.goal.size, schedule.loss_weight.size, int(plan.first[-1]))
+    shape = (work.problems.row.size, schedule.start.size, int(plan.feature["first"][-1]))
     iterates = Iterates(centre=np.zeros(shape), point=np.zeros(shape))
     kernel.start_iterates(plan, work.problems, iterates)
     return iterates

@@ -171,31 +171,34 @@ def pack(
         values[at : at + order.size, : block.shape[1]] = np.where((tree.feature[order] < 0)[:, None], block, 0.0)
         at += order.size
     outputs = np.cumsum([0] + [member.n_outputs for member in members])
+    n_nodes = np.cumsum([0] + [order.size for order, _ in layouts])
+    tree_output = [outputs[i] + tree.output for i, member in enumerate(members) for tree in member.trees]
     return TreeEnsemble(
         nodes=np.concatenate(nodes) if nodes else np.zeros(0, np.uint64),
         values=values,
-        tree_first=np.cumsum([0] + [order.size for order, _ in layouts]).astype(np.int64),
-        tree_output=np.array(
-            [outputs[i] + tree.output for i, member in enumerate(members) for tree in member.trees], dtype=np.int64
+        tree=kernel.records(kernel.TREE, len(trees) + 1, first=n_nodes, output=[*tree_output, 0]),
+        member=kernel.records(
+            kernel.MEMBER,
+            len(members) + 1,
+            first_tree=np.cumsum([0] + [len(member.trees) for member in members]),
+            first_output=outputs,
+            first_class=np.cumsum([0] + [len(member.classes) for member in members]),
+            width=[*(max((tree.value.shape[1] for tree in member.trees), default=0) for member in members), 0],
+            link=[*(int(member.link) for member in members), 0],
+            single=[*(int(member.single) for member in members), 0],
+            slope=[*(member.slope for member in members), 0.0],
+            divisor=[*(member.divisor for member in members), 1.0],
+            weight=[*(member.weight for member in members), 0.0],
         ),
+        member_class=np.array([c for member in members for c in member.classes], dtype=np.int64),
         set_words=np.array(words or [0], dtype=np.uint64),
         n_codes=n_codes,
+        start=np.concatenate([np.asarray(member.start, dtype=np.float64) for member in members]),
         missing_value=float(missing_value),
         wide=int(wide),
         single=int(single),
         special=int(special),
-        member_tree=np.cumsum([0] + [len(member.trees) for member in members]).astype(np.int64),
-        member_output=outputs.astype(np.int64),
-        member_width=np.array([max((t.value.shape[1] for t in m.trees), default=0) for m in members], dtype=np.int64),
-        member_class=np.array([c for member in members for c in member.classes], dtype=np.int64),
-        member_class_first=np.cumsum([0] + [len(member.classes) for member in members]).astype(np.int64),
-        member_link=np.array([int(member.link) for member in members], dtype=np.int64),
-        member_slope=np.array([member.slope for member in members], dtype=np.float64),
-        member_divisor=np.array([member.divisor for member in members], dtype=np.float64),
-        member_single=np.array([int(member.single) for member in members], dtype=np.int64),
-        member_weight=np.array([member.weight for member in members], dtype=np.float64),
         total=float(sum(member.weight for member in members) if total is None else total),
-        start=np.concatenate([np.asarray(member.start, dtype=np.float64) for member in members]),
         n_classes=n_classes,
     )
 
@@ -281,12 +284,12 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
         What the table reads for each level of the plan.
     """
     split, feature, is_leaf = _unpack(table)
-    n_features = plan.kind.size
+    n_features = plan.feature.size - 1
     node_cut = np.zeros(split.size, np.int64)
     cuts: list[F8] = []
     n_words = np.zeros(n_features, np.int64)
-    is_level = plan.kind > kernel.GRID
-    n_levels = np.diff(plan.level_first)
+    is_level = plan.feature["kind"][:-1] > kernel.GRID
+    n_levels = np.diff(plan.feature["first_level"])
     n_words[is_level] = np.minimum((n_levels[is_level] + 63) // 64, MOST_LEVEL_WORDS)
     thresholds = _numbers(split, table.wide == 1)
     by_feature = np.argsort(np.where(is_leaf, n_features, feature), kind="stable")
@@ -302,15 +305,20 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
             distinct, node_cut[nodes] = np.unique(thresholds[nodes], return_inverse=True)
             cuts.append(distinct)
     level_word = np.zeros(n_level_nodes, np.uint64)
-    kernel.fill_level_words(table, plan, level_code, n_words, node_cut, level_word)
-    return Axes(
+    axes = Axes(
+        feature=kernel.records(
+            kernel.AXIS,
+            n_features + 1,
+            first_cut=np.cumsum([0] + [cut.size for cut in cuts]),
+            n_words=[*n_words, 0],
+        ),
         cut=np.concatenate(cuts) if cuts else np.zeros(0),
-        cut_first=np.cumsum([0] + [cut.size for cut in cuts]).astype(np.int64),
         node_cut=node_cut,
         level_word=level_word,
-        n_words=n_words,
         level_code=level_code,
     )
+    kernel.fill_level_words(table, axes, plan)
+    return axes
 
 
 def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
@@ -321,8 +329,8 @@ def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], NDArray[np.int64],
     else:
         split = table.nodes >> np.uint64(32)
         feature, left = (table.nodes >> np.uint64(17)) & np.uint64(0x1FFF), table.nodes & np.uint64(0x1FFFF)
-    tree = np.repeat(np.arange(table.tree_first.size - 1), np.diff(table.tree_first))
-    place = np.arange(split.size) - table.tree_first[tree]
+    tree = np.repeat(np.arange(table.tree.size - 1), np.diff(table.tree["first"]))
+    place = np.arange(split.size) - table.tree["first"][tree]
     return split, feature.astype(np.int64), left.astype(np.int64) == place
 
 

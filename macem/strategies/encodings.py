@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from macem.errors import OptionError
 from macem.features import Features
-from macem.kernel import CONTINUOUS, F8, GRID, I8, ORDERED, SIMPLEX, Plan
+from macem.kernel import CONTINUOUS, COORDINATE, F8, GRID, I8, LEVEL, ORDERED, SIMPLEX, Plan, records
 
 __all__ = [
     "Encoding",
@@ -65,7 +65,7 @@ class _Planned:
 
     @property
     def n_coordinates(self) -> int:
-        return int(self.plan.first[-1])
+        return int(self.plan.feature["first"][-1])
 
     def fit(self, features: Features) -> Self:
         fitted = copy.copy(self)
@@ -193,16 +193,16 @@ def encoding_from(given: Any) -> Encoding:
 
 def encode(plan: Plan, numbers: F8) -> F8:
     """Points of numbers, as the kernel's `point_of` does row by row."""
-    points = np.zeros((len(numbers), plan.first[-1]))
-    for feature, kind in enumerate(plan.kind):
+    points = np.zeros((len(numbers), plan.feature["first"][-1]))
+    for feature, kind in enumerate(plan.feature["kind"][:-1]):
         column = numbers[:, feature]
         present = ~np.isnan(column)
-        first = plan.first[feature]
+        first = plan.feature["first"][feature]
         if kind <= GRID:
-            points[present, first] = (column[present] - plan.base[feature]) / plan.scale[feature]
+            points[present, first] = (column[present] - plan.feature["base"][feature]) / plan.feature["scale"][feature]
         elif kind == ORDERED:
-            places = plan.level_place[plan.level_first[feature] : plan.level_first[feature + 1]]
-            points[present, first] = np.append(places, plan.unseen_place[feature])[column[present].astype(np.int64)]
+            places = plan.level["place"][plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]]
+            points[present, first] = np.append(places, plan.feature["unseen_place"][feature])[column[present].astype(np.int64)]
         else:
             away = np.flatnonzero(column > 0.0)
             points[away, first] = -1.0
@@ -212,9 +212,9 @@ def encode(plan: Plan, numbers: F8) -> F8:
 
 def decode(plan: Plan, points: F8, uniforms: F8 | None = None) -> F8:
     """Numbers of points, as the kernel's `decode_point` does where every value is feasible."""
-    numbers = np.empty((len(points), plan.kind.size))
-    for feature, kind in enumerate(plan.kind):
-        block = points[:, plan.first[feature] : plan.first[feature + 1]]
+    numbers = np.empty((len(points), plan.feature.size - 1))
+    for feature, kind in enumerate(plan.feature["kind"][:-1]):
+        block = points[:, plan.feature["first"][feature] : plan.feature["first"][feature + 1]]
         if kind <= GRID:
             numbers[:, feature] = _settled(plan, feature, block[:, 0])
         elif kind == ORDERED:
@@ -236,17 +236,17 @@ def project_on_simplex(weights: F8) -> F8:
 
 def _settled(plan: Plan, feature: int, places: F8) -> F8:
     """Values of a numeric coordinate: on the data's grid, or such that float32 holds them; the base as it is."""
-    values = plan.base[feature] + plan.scale[feature] * places
-    if plan.grid[feature] > 0.0:
-        return np.asarray(np.floor(values * plan.grid[feature] + 0.5) / plan.grid[feature])
-    return np.asarray(np.where(places == 0.0, plan.base[feature], values.astype(np.float32)))
+    values = plan.feature["base"][feature] + plan.feature["scale"][feature] * places
+    if plan.feature["grid"][feature] > 0.0:
+        return np.asarray(np.floor(values * plan.feature["grid"][feature] + 0.5) / plan.feature["grid"][feature])
+    return np.asarray(np.where(places == 0.0, plan.feature["base"][feature], values.astype(np.float32)))
 
 
 def _nearest_level(plan: Plan, feature: int, places: F8) -> I8:
     """Levels whose places are nearest; ties go to the smaller place."""
-    levels = slice(plan.level_first[feature], plan.level_first[feature + 1])
-    order = plan.level_order[levels]
-    sorted_places = plan.level_place[levels][order]
+    levels = slice(plan.feature["first_level"][feature], plan.feature["first_level"][feature + 1])
+    order = plan.level["order"][levels]
+    sorted_places = plan.level["place"][levels][order]
     above = np.searchsorted(sorted_places, places).clip(1, max(order.size - 1, 1)).clip(max=order.size - 1)
     below = np.maximum(above - 1, 0)
     nearer = np.abs(places - sorted_places[below]) <= np.abs(places - sorted_places[above])
@@ -286,13 +286,21 @@ def _plan(features: Features, places: list[F8], *, simplex: bool) -> Plan:
     kind = np.where(is_level, SIMPLEX if simplex else ORDERED, np.where(features.decimals >= 0, GRID, CONTINUOUS))
     width = np.where(is_level & simplex, n_levels, 1)
     return Plan(
-        kind=kind.astype(np.int64),
-        first=np.append(0, np.cumsum(width)).astype(np.int64),
-        base=np.where(is_level, 0.0, features.base),
-        scale=np.where(is_level, 1.0, features.scale),
-        grid=np.where(features.decimals >= 0, 10.0 ** np.maximum(features.decimals, 0), 0.0),
-        level_first=np.append(0, np.cumsum(n_levels)).astype(np.int64),
-        level_place=np.concatenate(places),
-        level_order=np.concatenate([np.argsort(place, kind="stable") for place in places]).astype(np.int64),
-        unseen_place=np.array([place.max() + 1.0 if place.size else 0.0 for place in places]),
+        feature=records(
+            COORDINATE,
+            len(places) + 1,
+            kind=[*kind, -1],
+            first=np.append(0, np.cumsum(width)),
+            first_level=np.append(0, np.cumsum(n_levels)),
+            base=[*features.base, 0.0],
+            scale=[*np.where(is_level, 1.0, features.scale), 1.0],
+            grid=[*np.where(features.decimals >= 0, 10.0 ** np.maximum(features.decimals, 0), 0.0), 0.0],
+            unseen_place=[*(place.max() + 1.0 if place.size else 0.0 for place in places), 0.0],
+        ),
+        level=records(
+            LEVEL,
+            int(n_levels.sum()),
+            place=np.concatenate(places),
+            order=np.concatenate([np.argsort(place, kind="stable") for place in places]),
+        ),
     )
