@@ -166,6 +166,7 @@ class Split:
         """Ask whether a number is above a border; `missing` is the answer for one that is missing."""
         return cls(feature, threshold=float(np.float32(border)), missing_left=not missing)
 
+    # --8<-- [start:among]
     @classmethod
     def among(cls, feature: int, known: Sequence[int], hashes: set[int], unseen: bool) -> Split:
         """Ask whether a category is one of some; `unseen` is the answer for one that the model does not know.
@@ -175,6 +176,8 @@ class Split:
         """
         inside = [(hashed in hashes) != unseen for hashed in known]
         return cls(feature, codes=np.flatnonzero(inside), yes_left=not unseen)
+
+    # --8<-- [end:among]
 
 
 LEAF = Split(-1)
