@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import hashlib
 import sys
+import textwrap
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,13 @@ exit status:
   3    done, but some rows could not be explained: see OUTPUT.errors.csv
   130  Ctrl-C; go on with --resume
 """
+
+DEMO_LABELS = {"bad": "refused", "good": "granted"}
+DEMO_WORDS = {
+    "decision": "The application is {prediction} (probability {probability}).\n",
+    "positive_found": "It would still be {prediction} with only {changes}.\n",
+    "positive_base": "It would still be {prediction} with every feature at its base value.\n",
+}
 
 EXPLAIN = """\
 Explain each row of a file: what little suffices for the model's decision (the pertinent positive), and what would have
@@ -256,7 +264,11 @@ def _explain(chosen: argparse.Namespace) -> int:
     settings = _settings(chosen)
     output = Path(settings["output"])
     files.format_of(output)
-    say = (lambda text: None) if settings.get("quiet") else (lambda text: print(text, file=sys.stderr))
+
+    def say(text: str) -> None:
+        if not settings.get("quiet"):
+            print(text, file=sys.stderr)
+
     model = model_files.load(
         settings["model"],
         trust_pickle=bool(settings.get("trust_pickle")),
@@ -406,3 +418,55 @@ def _adapters(chosen: argparse.Namespace) -> int:
             state = f"broken: {error}"
         print(f"{adapter.package:<12} {adapter.value:<50} {f'{adapter.distribution} {adapter.version}':<20} {state}")
     return FAILED if broken else DONE
+
+
+def _demo(chosen: argparse.Namespace) -> int:
+    import time
+
+    from macem.datasets import load_german_credit
+    from macem.datasets.models import credit_forest
+    from macem.explainer import Explainer
+
+    X, y = load_german_credit()
+    order = X.sample(frac=1.0, random_state=0).index
+    train, test = order[:750], order[750:]
+    print("A random forest of 100 trees learns who repays, from 750 applications (German Credit) …", flush=True)
+    model = credit_forest(X.loc[train], y.loc[train])
+    explainer = Explainer(model, X.loc[train])
+    refused = [label for label, decision in zip(test, model.predict(X.loc[test]), strict=True) if decision == "bad"][:5]
+    explainer.explain(X.loc[refused[:1]])  # machine code is made on the first call, once per machine
+    started = time.perf_counter()
+    explanations = explainer.explain(X.loc[refused])
+    seconds = time.perf_counter() - started
+    for explanation in explanations:
+        print(f"\nApplication {explanation.index}")
+        print(textwrap.indent(explanation.reason(DEMO_WORDS, labels=DEMO_LABELS).replace("\n ", "\n").strip(), "  "))
+        print(f"  ({sum(contrast.n_queries for contrast in explanation.contrasts):,} model calls)")
+    n_queries = sum(contrast.n_queries for explanation in explanations for contrast in explanation.contrasts)
+    print(f"\n{len(explanations)} applications, {n_queries:,} model calls, {seconds:.2f} s. {explainer.describe()}")
+    return _demo_files(explanations, Path(chosen.output))
+
+
+def _demo_files(explanations: Any, folder: Path) -> int:
+    """Write the report and the picture, where the libraries for them are installed."""
+    try:
+        import matplotlib
+
+        from macem import plots, report
+
+        folder.mkdir(parents=True, exist_ok=True)
+        report.write_report(explanations, folder / "report.html", title="Five credit applications", labels=DEMO_LABELS)
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        plots.plot_explanation(explanations[0])
+        pyplot.savefig(folder / "application.png", dpi=150)
+    except (ImportError, MacemError) as error:
+        print(f"No report and picture: {error}. Install what they need: pip install 'macem[plot]'", file=sys.stderr)
+        return DONE
+    print(f"Report: {folder / 'report.html'}   Picture: {folder / 'application.png'}")
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -43,7 +43,7 @@ def load(
     """
     if path.startswith(("http://", "https://")):
         remote = import_module("macem.adapters.service").RemoteModel
-        return remote(path)
+        return remote(path, classes=classes)
     file = Path(path)
     readers: dict[str, Callable[[], Any]] = {
         ".json": lambda: _library("xgboost").Booster(model_file=path),
@@ -88,13 +88,25 @@ def _library(name: str) -> ModuleType:
 
 def _from_skops(path: str, trusted_types: Sequence[str]) -> Any:
     skops = _library("skops.io")
-    unknown = sorted(set(skops.get_untrusted_types(file=path)) - set(trusted_types))
+    asked = skops.get_untrusted_types(file=path)
+    unknown = sorted(name for name in asked if name not in trusted_types and not _is_scikit_learn_class(name))
     if unknown:
         raise UnsupportedModelError(
             f"{path} would create objects of {', '.join(unknown)}, which are not known to be harmless. If you trust "
             f"the file, allow them: {' '.join(f'--trust-type {name}' for name in unknown)}"
         )
-    return skops.load(path, trusted=list(trusted_types))
+    return skops.load(path, trusted=asked)
+
+
+def _is_scikit_learn_class(name: str) -> bool:
+    """Whether a type is a class of scikit-learn's own; skops does not list its private ones, such as trees."""
+    module, _, attribute = name.rpartition(".")
+    if module.partition(".")[0] != "sklearn":
+        return False
+    try:
+        return isinstance(getattr(import_module(module), attribute, None), type)
+    except ImportError:
+        return False
 
 
 def feature_names(model: Any) -> list[str] | None:
