@@ -1,8 +1,8 @@
 """Features: what an explainer keeps of its background, and the way from tables to numbers and back.
 
 A *number* of a numeric column is its value, NaN where it is missing. A number of a categorical column is a *level
-number*: 0 is the base value (the mode unless another was given), then by falling frequency; -1 a level that the
-background never showed, NaN a missing one. No rows are kept.
+number*, by falling frequency: 0 is the mode, -1 a level that the background never showed, NaN a missing one. No rows
+are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Features:
     decimals : ndarray of int64, shape (d,)
         Decimals of the grid that holds every value: 0 for integers; -1 for continuous and categorical columns.
     base : ndarray of float64, shape (d,)
-        Base values, in numbers; 0 for categories.
+        Base values, in numbers.
     scale : ndarray of float64, shape (d,)
         Length of one unit of the working coordinate; 1 for categories and for constant columns.
     std : ndarray of float64, shape (d,)
@@ -275,8 +275,9 @@ class Features:
         if self.was_frame:
             return table
         dtype = self.dtypes[0]
-        if not isinstance(dtype, np.dtype):  # text
-            return table.to_numpy(object).astype(str)
+        if not isinstance(dtype, np.dtype):  # text, which has no missing values
+            cells = table.to_numpy(object)
+            return cells if table.isna().any(axis=None) else cells.astype(str)
         return table.to_numpy(dtype if all(found == dtype for found in table.dtypes) else None)
 
     def special(self, numbers: F8) -> NDArray[np.bool_]:
@@ -393,21 +394,20 @@ class _Summary(NamedTuple):
 
 
 def _levels_summary(column: Column, base: Any) -> _Summary:
-    """Levels by frequency, a given base value moved to the front."""
+    """Levels by frequency, and which of them is the base value."""
     levels, counts = columns.levels_of(column)
     if levels.size == 0:
         raise DataError(f"column {column.name!r} is missing in every background row: drop it, or fill it")
+    number = 0
     if base is not None:
-        positions = {level: at for at, level in enumerate(levels)}
-        chosen = positions.get(base) if isinstance(base, Hashable) else None
-        if chosen is None:
+        level_numbers = {level: at for at, level in enumerate(levels)}
+        number = level_numbers.get(base, -1) if isinstance(base, Hashable) else -1
+        if number < 0:
             raise OptionError(
                 f"base[{column.name!r}] is {base!r}, a category that the background never shows"
                 f"{_near(base, levels)}: give one of {_listed(levels)}"
             )
-        order = np.append(chosen, np.delete(np.arange(levels.size), chosen))
-        levels, counts = levels[order], counts[order]
-    return _Summary("categorical", -1, 0.0, 1.0, 1.0, 0.0, levels.size - 1.0, levels, counts)
+    return _Summary("categorical", -1, float(number), 1.0, 1.0, 0.0, levels.size - 1.0, levels, counts)
 
 
 def _numbers_summary(column: Column, special_codes: F8, *, base: Any, limits: Any, unit: Any) -> _Summary:
@@ -580,8 +580,9 @@ def _background(X: Any) -> pd.DataFrame:
 
 
 def _untyped(array: NDArray[Any]) -> pd.DataFrame:
-    """A table of an array; objects stay objects."""
-    return pd.DataFrame(array, dtype=object if array.dtype == object else None)
+    """A table of an array; objects stay objects, and text is text in every pandas."""
+    dtypes: dict[str, Any] = {"O": "object", "U": "string"}
+    return pd.DataFrame(array, dtype=dtypes.get(array.dtype.kind))
 
 
 def _refuse_duplicates(names: list[Any]) -> None:

@@ -170,8 +170,8 @@ def test_scale_of_a_nearly_constant_column_is_positive() -> None:
 def test_base_values_and_ranges_that_are_given() -> None:
     features = Features.fit(MIXED, base={"age": 31, "job": "nurse"}, ranges={"rate": (0.123, None)})
     assert features.base.tolist()[:2] == [31.0, 0.18]
-    assert features.levels[3].tolist() == ["nurse", "clerk", "miner"]  # level 0 is the base value
-    assert features.counts[3].tolist() == [1, 2, 1]
+    assert features.levels[3].tolist() == ["clerk", "miner", "nurse"]
+    assert features.base[3] == 2.0
     assert (features.low[1], features.high[1]) == (0.13, 0.7)  # on the column's grid
     assert Features.fit(MIXED, ranges={"age": (50, 90)}).base[0] == 50.0  # the median, moved into the range
     assert Features.fit(MIXED, base={"rate": 0.125}).decimals[1] == 3  # the grid holds the base value
@@ -408,6 +408,10 @@ def test_arrays_are_asked_as_arrays() -> None:
     asked = features.model_table(features.check(np.array([["a long word", ""]])))
     assert asked.tolist() == [["a long word", ""]]
     assert asked.dtype.kind == "U"
+    missing = features.check(np.array([["a", None]], object))
+    assert features.numbers(missing)[0, 0] == 0.0
+    assert np.isnan(features.numbers(missing)[0, 1])
+    assert pd.isna(features.model_table(missing)[0, 1])
 
     integers = Features.fit(np.array([[1, 2], [3, 4]]))
     assert integers.model_table(integers.check(np.array([[1.5, np.nan]]))).dtype == np.float64

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from macem.errors import OptionError
 from macem.features import Features
-from macem.kernel import CONTINUOUS, COORDINATE, F8, GRID, I8, LEVEL, ORDERED, SIMPLEX, Plan, records
+from macem.kernel import CONTINUOUS, COORDINATE, F8, GRID, I8, LEVEL, ORDERED, SIMPLEX, Plan, Records, records
 
 __all__ = [
     "Encoding",
@@ -86,14 +86,14 @@ class OrderedEncoding(_Planned):
     """Base of encodings that place the levels of a category on a line: one method says where."""
 
     def places(self, counts: F8, levels: NDArray[np.object_]) -> F8:
-        """Places of the levels of one feature, each another; the base level's is moved to zero.
+        """Places of the levels of one feature, each another; the base value's is then moved to zero.
 
         Parameters
         ----------
         counts : ndarray of float64, shape (n_levels,)
             How often the background shows each level; equal counts come apart by less than half an occurrence.
         levels : ndarray of object, shape (n_levels,)
-            The categories; the first is the base value.
+            The categories, by falling frequency.
         """
         raise NotImplementedError
 
@@ -102,7 +102,8 @@ class OrderedEncoding(_Planned):
 
     def _plan_of(self, features: Features) -> Plan:
         places: list[F8] = []
-        for name, counts, levels in zip(features.names, features.counts, features.levels, strict=True):
+        columns = zip(features.names, features.counts, features.levels, features.base, strict=True)
+        for name, counts, levels, base in columns:
             if counts is None or levels is None:
                 places.append(np.empty(0))
                 continue
@@ -119,7 +120,7 @@ class OrderedEncoding(_Planned):
                     f"levels {one!r} and {other!r} of {name!r} share the place {found[order[twins[0]]]!r}: "
                     "give each level its own"
                 )
-            places.append(found - found[0])
+            places.append(found - found[int(base)])
         return _plan(features, places, simplex=False)
 
 
@@ -173,7 +174,10 @@ class SimplexSampling(_Planned):
         self.n_samples = n_samples
 
     def _plan_of(self, features: Features) -> Plan:
-        places = [np.minimum(np.arange(0 if levels is None else len(levels)), 1.0) for levels in features.levels]
+        places = [
+            np.empty(0) if levels is None else (np.arange(levels.size) != base).astype(np.float64)
+            for levels, base in zip(features.levels, features.base, strict=True)
+        ]
         return _plan(features, places, simplex=True)
 
 
@@ -194,35 +198,35 @@ def encoding_from(given: Any) -> Encoding:
 def encode(plan: Plan, numbers: F8) -> F8:
     """Points of numbers, as the kernel's `point_of` does row by row."""
     points = np.zeros((len(numbers), plan.feature["first"][-1]))
-    for feature, kind in enumerate(plan.feature["kind"][:-1]):
-        column = numbers[:, feature]
-        present = ~np.isnan(column)
-        first = plan.feature["first"][feature]
-        if kind <= GRID:
-            points[present, first] = (column[present] - plan.feature["base"][feature]) / plan.feature["scale"][feature]
-        elif kind == ORDERED:
-            places = plan.level["place"][plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]]
-            points[present, first] = np.append(places, plan.feature["unseen_place"][feature])[column[present].astype(np.int64)]
-        else:
-            away = np.flatnonzero(column > 0.0)
-            points[away, first] = -1.0
-            points[away, first + column[away].astype(np.int64)] = 1.0
+    for at, feature in enumerate(plan.feature[:-1]):
+        column, first = numbers[:, at], feature["first"]
+        present = np.flatnonzero(~np.isnan(column))
+        known = column[present]
+        if feature["kind"] <= GRID:
+            points[present, first] = (known - feature["base"]) / feature["scale"]
+        elif feature["kind"] == ORDERED:
+            places = np.append(_levels(plan, at)["place"], feature["unseen_place"])
+            points[present, first] = places[known.astype(np.int64)]
+        else:  # from the base's corner to the level's; a level never seen has no corner
+            seen = present[known >= 0.0]
+            points[seen, first + int(feature["base"])] -= 1.0
+            points[seen, first + column[seen].astype(np.int64)] += 1.0
     return points
 
 
 def decode(plan: Plan, points: F8, uniforms: F8 | None = None) -> F8:
     """Numbers of points, as the kernel's `decode_point` does where every value is feasible."""
     numbers = np.empty((len(points), plan.feature.size - 1))
-    for feature, kind in enumerate(plan.feature["kind"][:-1]):
-        block = points[:, plan.feature["first"][feature] : plan.feature["first"][feature + 1]]
-        if kind <= GRID:
-            numbers[:, feature] = _settled(plan, feature, block[:, 0])
-        elif kind == ORDERED:
-            numbers[:, feature] = _nearest_level(plan, feature, block[:, 0])
+    for at, feature in enumerate(plan.feature[:-1]):
+        block = points[:, feature["first"] : plan.feature["first"][at + 1]]
+        if feature["kind"] <= GRID:
+            numbers[:, at] = _settled(feature, block[:, 0])
+        elif feature["kind"] == ORDERED:
+            numbers[:, at] = _nearest_level(_levels(plan, at), block[:, 0])
         else:
             weights = block.copy()
-            weights[:, 0] += 1.0
-            numbers[:, feature] = _drawn_level(weights, None if uniforms is None else uniforms[:, feature])
+            weights[:, int(feature["base"])] += 1.0
+            numbers[:, at] = _drawn_level(weights, None if uniforms is None else uniforms[:, at])
     return numbers
 
 
@@ -234,22 +238,25 @@ def project_on_simplex(weights: F8) -> F8:
     return np.asarray(np.maximum(weights - shifts[np.arange(len(weights)), n_positive - 1][:, None], 0.0))
 
 
-def _settled(plan: Plan, feature: int, places: F8) -> F8:
+def _levels(plan: Plan, at: int) -> Records:
+    return plan.level[plan.feature["first_level"][at] : plan.feature["first_level"][at + 1]]
+
+
+def _settled(feature: Any, places: F8) -> F8:
     """Values of a numeric coordinate: on the data's grid, or such that float32 holds them; the base as it is."""
-    values = plan.feature["base"][feature] + plan.feature["scale"][feature] * places
-    if plan.feature["grid"][feature] > 0.0:
-        return np.asarray(np.floor(values * plan.feature["grid"][feature] + 0.5) / plan.feature["grid"][feature])
-    return np.asarray(np.where(places == 0.0, plan.feature["base"][feature], values.astype(np.float32)))
+    values = feature["base"] + feature["scale"] * places
+    if feature["grid"] > 0.0:
+        return np.asarray(np.floor(values * feature["grid"] + 0.5) / feature["grid"])
+    return np.asarray(np.where(places == 0.0, feature["base"], values.astype(np.float32)))
 
 
-def _nearest_level(plan: Plan, feature: int, places: F8) -> I8:
+def _nearest_level(levels: Records, places: F8) -> I8:
     """Levels whose places are nearest; ties go to the smaller place."""
-    levels = slice(plan.feature["first_level"][feature], plan.feature["first_level"][feature + 1])
-    order = plan.level["order"][levels]
-    sorted_places = plan.level["place"][levels][order]
-    above = np.searchsorted(sorted_places, places).clip(1, max(order.size - 1, 1)).clip(max=order.size - 1)
+    order = levels["order"]
+    rising = levels["place"][order]
+    above = np.searchsorted(rising, places).clip(max=order.size - 1)
     below = np.maximum(above - 1, 0)
-    nearer = np.abs(places - sorted_places[below]) <= np.abs(places - sorted_places[above])
+    nearer = np.abs(places - rising[below]) <= np.abs(places - rising[above])
     return np.asarray(order[np.where(nearer, below, above)])
 
 

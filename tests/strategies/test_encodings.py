@@ -34,7 +34,7 @@ def features_of(counts: list[int], **options: Any) -> Features:
 
 def places_of(encoding: Encoding) -> np.ndarray:
     assert encoding.plan is not None
-    return encoding.plan.level_place
+    return encoding.plan.level["place"]
 
 
 MIXED = pd.DataFrame(
@@ -112,6 +112,7 @@ def test_a_given_base_value_stands_at_zero(base: str) -> None:
     features = features_of([11, 6, 1], base={"c": base})
     for encoding in (FrequencyMap().fit(features), SimplexSampling().fit(features)):
         number = features.numbers(pd.DataFrame({"c": [base]}))
+        assert features.base.tolist() == [float("abc".index(base))]
         assert not encoding.encode(number).any()
         assert encoding.decode(np.zeros((1, encoding.n_coordinates))).tolist() == number.tolist()
     places = dict(zip(features.levels[0], places_of(FrequencyMap().fit(features)), strict=True))
@@ -192,25 +193,21 @@ def open_problems(features: Features, encoding: Encoding, numbers: np.ndarray) -
     """Problems that forbid nothing, their own rows far from every point."""
     n, d = numbers.shape
     assert encoding.plan is not None
-    low, high = np.full((n, d, 2), np.inf), np.full((n, d, 2), -np.inf)
-    low[..., 0], high[..., 0] = -1e300, 1e300
+    cell = numbers_kernel.records(
+        numbers_kernel.CELL, (n, d), own=numbers, own_code=numbers, reference=numbers, movable=True
+    )
     return numbers_kernel.Problems(
-        own=numbers,
-        own_code=numbers,
-        reference=numbers,
+        cell=cell,
+        row=numbers_kernel.records(numbers_kernel.GOAL, n),
         anchor=numbers,
-        low=low,
-        high=high,
-        allowed=np.ones((n, encoding.plan.level_place.size), np.bool_),
-        movable=np.ones((n, d), np.bool_),
-        goal=np.zeros(n, np.int64),
-        keep=np.zeros(n, np.int64),
+        bound=np.tile([[-1e300, 1e300], [np.inf, -np.inf]], (n, d, 1, 1)),
+        allowed=np.ones((n, encoding.plan.level.size), np.bool_),
     )
 
 
 @pytest.mark.parametrize("encoding", [FrequencyMap(), SimplexSampling()])
 def test_the_kernel_reads_a_plan_alike(kernel: ModuleType, encoding: Any) -> None:
-    features = Features.fit(MIXED)
+    features = Features.fit(MIXED, base={"c": "c"})
     fitted = encoding.fit(features)
     rng = np.random.default_rng(3)
     own = features.numbers(MIXED)
@@ -221,10 +218,11 @@ def test_the_kernel_reads_a_plan_alike(kernel: ModuleType, encoding: Any) -> Non
         assert np.array_equal(point, expected)
 
     points = rng.normal(size=(200, fitted.n_coordinates))
-    for at, kind in enumerate(fitted.plan.kind):
+    first = fitted.plan.feature["first"]
+    for at, kind in enumerate(fitted.plan.feature["kind"][:-1]):
         if kind == numbers_kernel.SIMPLEX:
-            block = slice(fitted.plan.first[at], fitted.plan.first[at + 1])
-            corner = np.eye(block.stop - block.start)[0]
+            block = slice(first[at], first[at + 1])
+            corner = np.eye(block.stop - block.start)[int(features.base[at])]
             points[:, block] = project_on_simplex(points[:, block] + corner) - corner
     uniforms = rng.random((200, 5))
     problems = open_problems(features, fitted, np.tile(features.base, (200, 1)))
@@ -255,8 +253,8 @@ def test_places_given_by_the_user() -> None:
     encoding = GivenPlaces({"size": {"S": 0, "M": 1, "L": 2.5}}).fit(features)
     places = dict(zip(features.levels[0], encoding.encode(np.array([[0.0, 0], [1, 0], [2, 0]]))[:, 0], strict=True))
     assert places == {"M": 0.0, "S": -1.0, "L": 1.5}
-    color = slice(*encoding.plan.level_first[1:3])
-    assert np.array_equal(encoding.plan.level_place[color], FrequencyMap().fit(features).plan.level_place[color])
+    color = slice(3, 6)
+    assert np.array_equal(places_of(encoding)[color], places_of(FrequencyMap().fit(features))[color])
     numbers = features.numbers(table)
     assert np.array_equal(encoding.decode(encoding.encode(numbers)), numbers)
 
