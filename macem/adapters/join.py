@@ -3,90 +3,21 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from macem.adapters.pipelines import PipelineReader
+from macem.adapters.readers import JointReader, NumberReader, largest_on_the_left, rounded
 from macem.errors import DataError
 from macem.kernel import F8
 from macem.oracle import Oracle, Reader, TreeOracle
 from macem.trees import Link, Member, Tree, rename_features
 
-__all__ = ["NumberReader", "Part", "check_width", "columns_by_name", "feature_names", "join", "obstacle"]
-
-
-# Reading numbers -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NumberReader:
-    """Numbers of a table, checked and rounded as scikit-learn does it before a tree is asked.
-
-    Attributes
-    ----------
-    n_features : int
-    names : tuple of str or None
-        The columns as the model knows them; a DataFrame may have them in another order, and others beside them.
-    dtype : str
-        ``"float32"`` or ``"float64"``: each number is cast once, from the type it has (an int64 never passes through
-        float64 on its way to float32).
-    missing, infinite : bool
-        Whether NaN, and infinite numbers, are accepted.
-    """
-
-    n_features: int
-    names: tuple[Any, ...] | None
-    dtype: str
-    missing: bool
-    infinite: bool = False
-
-    def __call__(self, X: Any) -> F8:
-        """Read a table, shape (n, n_features); DataError where the model would not take it."""
-        from sklearn.utils.validation import check_array
-
-        finite = False if self.infinite else "allow-nan" if self.missing else True
-        try:
-            with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
-                numbers = check_array(
-                    columns_by_name(X, self.names), dtype=self.dtype, ensure_all_finite=finite, ensure_min_samples=0
-                )
-        except ValueError as error:
-            raise DataError(f"The model cannot read this table: {error} Give it numbers that it takes.") from error
-        check_width(numbers, self.n_features)
-        return np.asarray(numbers, dtype=np.float64)
-
-
-def columns_by_name(X: Any, names: tuple[Any, ...] | None) -> Any:
-    """Select the model's columns from a table that names them; leave any other table as it is."""
-    columns = getattr(X, "columns", None)
-    if names is None or columns is None or not all(isinstance(column, str) for column in columns):
-        return X
-    if tuple(columns) == names:
-        return X
-    absent = [name for name in names if name not in columns]
-    if absent:
-        raise DataError(f"The table lacks columns that the model was fitted on: {absent}. Add them.")
-    return X[list(names)]
-
-
-def check_width(table: Any, n_features: int) -> None:
-    """Refuse a table of another width than the model's."""
-    if table.shape[1] != n_features:
-        raise DataError(
-            f"The table has {table.shape[1]} columns, but the model was fitted on {n_features}. Give it those columns."
-        )
-
-
-def feature_names(model: Any) -> tuple[Any, ...] | None:
-    """Names of the columns as the model knows them, or None."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(names)
-
-
-# Joining tables ------------------------------------------------------------------------------------------------------
+__all__ = ["JoinedOracle", "Part", "join", "obstacle"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +35,8 @@ class Part:
         Place of each of its features in the table of the whole; None: the same features.
     read : Reader, or None
         Reads its features from the table of the whole; None: as its oracle reads.
+    rewrite : callable, or None
+        What becomes of each of its members, where the whole does not take its probabilities as they are.
     """
 
     oracle: Oracle
@@ -111,23 +44,38 @@ class Part:
     classes: Sequence[int]
     columns: NDArray[np.int64] | None = None
     read: Reader | None = None
+    rewrite: Callable[[Member], Member] | None = None
+
+    @property
+    def table(self) -> TreeOracle:
+        """Its oracle, where that is a table."""
+        return cast(TreeOracle, self.oracle)
+
+    @property
+    def reader(self) -> Reader:
+        """What reads its features from the table of the whole."""
+        return self.table.read if self.read is None else self.read
+
+    @property
+    def trees(self) -> list[Tree]:
+        """Its trees, as its oracle has them."""
+        return [tree for member in self.table.members for tree in member.trees]
 
 
 def obstacle(parts: Sequence[Part]) -> str:
     """Say why models cannot be one table; empty where they can."""
-    oracles: list[Any] = [part.oracle for part in parts]
-    for oracle in oracles:
-        if not isinstance(oracle, TreeOracle):
-            return getattr(oracle, "note", "") or f"{type(oracle).__name__} is no table"
-    if len({repr(float(oracle.missing_value)) for oracle in oracles}) > 1:
+    for part in parts:
+        if not isinstance(part.oracle, TreeOracle):
+            return getattr(part.oracle, "note", "") or f"{type(part.oracle).__name__} is no table"
+    if len({repr(float(part.table.missing_value)) for part in parts}) > 1:
         return "they take different numbers for missing"
     if _shared_reader(parts) is not None:
         return ""
-    trees = [tree for oracle in oracles for member in oracle.members for tree in member.trees]
-    if any(tree.categories for tree in trees):
-        return "they number the categories of a column differently"
+    trees = [tree for part in parts for tree in part.trees]
     if any(tree.zero_is_missing is not None for tree in trees):
         return "one of them takes zeros for missing values"
+    if any(tree.categories for tree in trees) and not _vocabularies_join(parts):
+        return "they number the categories of a column differently"
     return ""
 
 
@@ -138,7 +86,6 @@ def join(
     live: Oracle,
     n_features: int,
     names: tuple[Any, ...] | None,
-    total: float | None = None,
     kind: type[TreeOracle] = TreeOracle,
 ) -> TreeOracle:
     """Make the weighted mean of tables one table; there must be no `obstacle`.
@@ -152,39 +99,65 @@ def join(
     n_features : int
     names : tuple or None
         Names of the columns as the whole knows them.
-    total : float, optional
-        Divisor of the weighted sum; the sum of weights by default.
     kind : class
         What to make.
     """
-    single, read = _joint_reader(parts, n_features, names)
+    read, convert = _one_reader(parts, n_features, names)
     members: list[Member] = []
     for part in parts:
-        oracle: Any = part.oracle
-        divisor = sum(member.weight for member in oracle.members) if oracle.total is None else oracle.total
-        for member in oracle.members:
-            if part.columns is not None:
-                member = rename_features(member, part.columns)
-            if isinstance(read, JointReader) and not single:
-                member = replace(member, trees=_behind_reader(member.trees, oracle))
+        divisor = sum(member.weight for member in part.table.members) if part.table.total is None else part.table.total
+        for member in part.table.members:
             # the weight itself where a model is one member: the sum is then the live one to the bit
             weight = part.weight if member.weight == divisor else part.weight * member.weight / divisor
+            if convert is not None:
+                member = replace(member, trees=convert(part, member.trees))
+            if part.rewrite is not None:
+                member = part.rewrite(member)
+            if part.columns is not None:
+                member = rename_features(member, part.columns)
             places = tuple(part.classes[place] for place in member.classes)
             members.append(replace(member, weight=weight, classes=places))
-    total = float(sum(part.weight for part in parts)) if total is None else total
+    total = float(sum(part.weight for part in parts))
     if all(_is_one_tree(member) for member in members):
         members, total = [_forest(members, len(classes), total)], 1.0
-    return kind(
+    oracle = kind(
         members=members,
         classes=classes,
         live=live,
         read=read,
         n_features=n_features,
-        single=single,
-        missing_value=parts[0].oracle.missing_value,  # type: ignore[attr-defined]
+        single=all(part.table.single for part in parts),
+        missing_value=parts[0].table.missing_value,
         total=total,
         feature_names=names,
     )
+    if not any(hasattr(part.oracle, "for_table") for part in parts):
+        return oracle
+    whole = {"classes": classes, "live": live, "n_features": n_features, "names": names}
+    copied = {item.name: getattr(oracle, item.name) for item in fields(TreeOracle)}
+    return JoinedOracle(**copied, parts=tuple(parts), whole=whole)
+
+
+@dataclass(frozen=True)
+class JoinedOracle(TreeOracle):
+    """One table of several that depend on the types of the user's columns, as folded pipelines do."""
+
+    parts: tuple[Part, ...] = ()
+    whole: Mapping[str, Any] = field(default_factory=dict)
+
+    def for_table(self, X: Any) -> TreeOracle:
+        """Join the tables that belong to the column types of a table, for instance of the background."""
+        parts = [
+            replace(part, oracle=part.oracle.for_table(X)) if hasattr(part.oracle, "for_table") else part
+            for part in self.parts
+        ]
+        if all(part.oracle is own.oracle for part, own in zip(parts, self.parts, strict=True)):
+            return self
+        return join(parts, **self.whole)
+
+    def predict_proba(self, X: Any) -> F8:
+        """Class probabilities read off the table that belongs to the column types of `X`."""
+        return TreeOracle.predict_proba(self.for_table(X), X)
 
 
 def _is_one_tree(member: Member) -> bool:
@@ -212,77 +185,48 @@ def _forest(members: Sequence[Member], n_classes: int, divisor: float) -> Member
 
 # One reader for all --------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class JointReader:
-    """Numbers of a table that several readers read alike.
-
-    Attributes
-    ----------
-    numbers : NumberReader
-    readers : tuple of (Reader, bool)
-        Each part's, and whether it compares in float32.
-    """
-
-    numbers: NumberReader
-    readers: tuple[tuple[Reader, bool], ...]
-
-    def __call__(self, X: Any) -> F8:
-        """Read a table; DataError where a part refuses it, or reads its numbers as others than the float64 they are."""
-        numbers = self.numbers(X)
-        for read, single in self.readers:
-            asked, told = _rounded(read(X), single), _rounded(read(numbers), single)
-            if not np.array_equal(asked, told, equal_nan=True):
-                column = int(np.flatnonzero(~((asked == told) | (np.isnan(asked) & np.isnan(told))).all(axis=0))[0])
-                raise DataError(
-                    f"The members of the model do not round the numbers of column {column} alike. Give them as float64."
-                )
-        return numbers
+_Convert = Callable[[Part, Sequence[Tree]], list[Tree]]  # a part's trees as they must be behind the common reader
 
 
-def _rounded(numbers: F8, single: bool) -> NDArray[Any]:
-    with np.errstate(over="ignore"):
-        return numbers.astype(np.float32) if single else numbers
-
-
-def _readers(parts: Sequence[Part]) -> list[Any]:
-    return [part.oracle.read if part.read is None else part.read for part in parts]  # type: ignore[attr-defined]
+def _one_reader(
+    parts: Sequence[Part], n_features: int, names: tuple[Any, ...] | None
+) -> tuple[Reader, _Convert | None]:
+    """Find a reader for all parts, and what it makes of their trees; None: nothing."""
+    shared = _shared_reader(parts)
+    if shared is not None:
+        return shared, None
+    if any(tree.categories for part in parts for tree in part.trees):
+        read = _JointPipelineReader.of([cast(PipelineReader, part.reader) for part in parts])
+        return read, read.recode
+    plain = [part.reader for part in parts if isinstance(part.reader, NumberReader)]
+    if len(plain) == len(parts) and len({read.dtype for read in plain}) == 1:
+        missing, infinite = all(read.missing for read in plain), all(read.infinite for read in plain)
+        return NumberReader(n_features, names, plain[0].dtype, missing, infinite), None
+    single = all(part.table.single for part in parts)
+    numbers = NumberReader(n_features, names, "float32" if single else "float64", missing=True, infinite=True)
+    joint = JointReader(numbers, tuple((part.reader, part.table.single) for part in parts))
+    return joint, None if single else _behind_reader
 
 
 def _shared_reader(parts: Sequence[Part]) -> Reader | None:
     """Return the reader of all parts, where they have the same."""
-    first, *others = _readers(parts)
-    if len({part.oracle.single for part in parts}) > 1 or any(part.columns is not None for part in parts):  # type: ignore[attr-defined]
+    first, *others = [part.reader for part in parts]
+    if len({part.table.single for part in parts}) > 1 or any(part.columns is not None for part in parts):
         return None
     image = pickle.dumps(first)
     return first if all(pickle.dumps(other) == image for other in others) else None
 
 
-def _joint_reader(parts: Sequence[Part], n_features: int, names: tuple[Any, ...] | None) -> tuple[bool, Reader]:
-    """Find a reader for all parts, and whether they all compare in float32."""
-    single = all(part.oracle.single for part in parts)  # type: ignore[attr-defined]
-    readers = _readers(parts)
-    shared = _shared_reader(parts)
-    if shared is not None:
-        return single, shared
-    plain = [read for read in readers if isinstance(read, NumberReader)]
-    if len(plain) == len(readers) and len({read.dtype for read in plain}) == 1:
-        missing, infinite = all(read.missing for read in plain), all(read.infinite for read in plain)
-        return single, NumberReader(n_features, names, plain[0].dtype, missing, infinite)
-    numbers = NumberReader(n_features, names, "float32" if single else "float64", missing=True, infinite=True)
-    pairs = zip(readers, parts, strict=True)
-    return single, JointReader(numbers, tuple((read, part.oracle.single) for read, part in pairs))  # type: ignore[attr-defined]
-
-
-def _behind_reader(trees: Sequence[Tree], oracle: TreeOracle) -> list[Tree]:
+def _behind_reader(part: Part, trees: Sequence[Tree]) -> list[Tree]:
     """Move thresholds so that float64 numbers, which the oracle would read and round first, go the same way."""
+    oracle = part.table
     asked = np.unique(np.concatenate([tree.threshold[tree.feature >= 0] for tree in trees] or [np.zeros(0)]))
     if not asked.size:
         return list(trees)
 
     def seen(numbers: F8) -> F8:
         read = oracle.read(np.broadcast_to(numbers[:, None], (numbers.size, oracle.n_features)))
-        return _rounded(read[:, 0], oracle.single).astype(np.float64)
+        return rounded(read[:, 0], oracle.single).astype(np.float64)
 
     moved = largest_on_the_left(seen, asked, _largest_readable(oracle))
     last = asked.size - 1
@@ -298,37 +242,74 @@ def _largest_readable(oracle: TreeOracle) -> float:
     return largest
 
 
-def largest_on_the_left(seen: Callable[[F8], F8], thresholds: F8, largest: float) -> F8:
-    """Find the largest float that a monotone function still keeps at or below each threshold, by bisection over floats.
+# Categories of several pipelines -------------------------------------------------------------------------------------
 
-    Parameters
+
+def _vocabularies_join(parts: Sequence[Part]) -> bool:
+    """Whether all parts are pipelines that take the same columns for categories."""
+    readers = [part.reader for part in parts]
+    if not all(isinstance(read, PipelineReader) for read in readers) or any(part.columns is not None for part in parts):
+        return False
+    pipelines = cast(list[PipelineReader], readers)
+    if len({(read.n_features, read.names) for read in pipelines}) > 1:
+        return False
+    columns = range(pipelines[0].n_features)
+    return all(
+        len({read.vocabularies[column] is None for read in pipelines if read.needed[column]}) < 2 for column in columns
+    )
+
+
+@dataclass(frozen=True)
+class _JointPipelineReader:
+    """Reads for several pipelines, whose vocabularies may differ.
+
+    Attributes
     ----------
-    seen : callable
-        The function, not decreasing, over arrays.
-    thresholds : ndarray of float64
-    largest : float
-        Numbers up to this size may be asked; where it stays on the left, so does everything.
+    read : PipelineReader
+        With the vocabularies of all.
+    readers : tuple of PipelineReader
+        Each pipeline's, which may refuse what others take.
     """
-    low = np.full(thresholds.shape, _ordinal(np.array([-largest]))[0])
-    high = np.full(thresholds.shape, _ordinal(np.array([largest]))[0])
-    never, always = seen(_number(low)) > thresholds, seen(_number(high)) <= thresholds
-    for _ in range(64):
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        left = seen(_number(middle)) <= thresholds
-        low, high = np.where(left, middle, low), np.where(left, high, middle)
-    return np.where(never, -np.inf, np.where(always, np.inf, _number(low)))
 
+    read: PipelineReader
+    readers: tuple[PipelineReader, ...]
 
-def _ordinal(numbers: F8) -> NDArray[np.int64]:
-    """Number the floats in their order."""
-    return _flip(numbers.view(np.int64))
+    @classmethod
+    def of(cls, readers: Sequence[PipelineReader]) -> _JointPipelineReader:
+        """Join readers of the same columns."""
+        columns = range(readers[0].n_features)
+        vocabularies: list[dict[Any, int] | None] = []
+        for column in columns:
+            known = [read.vocabularies[column] for read in readers if read.needed[column]]
+            values = dict.fromkeys(value for vocabulary in known if vocabulary is not None for value in vocabulary)
+            coded = any(vocabulary is not None for vocabulary in known)
+            vocabularies.append({value: code for code, value in enumerate(values)} if coded else None)
+        read = replace(
+            readers[0],
+            needed=tuple(any(read.needed[column] for read in readers) for column in columns),
+            vocabularies=tuple(vocabularies),
+            unseen=(True,) * len(columns),
+            missing=(True,) * len(columns),
+        )
+        return cls(read, tuple(readers))
 
+    def __call__(self, X: Any) -> F8:
+        for read in self.readers:
+            read(X)
+        return self.read(X)
 
-def _number(ordinals: NDArray[np.int64]) -> F8:
-    """Return the floats of `_ordinal` numbers."""
-    return _flip(ordinals).view(np.float64)
+    def recode(self, part: Part, trees: Sequence[Tree]) -> list[Tree]:
+        """Let the category sets of a part's trees hold the common codes."""
+        vocabularies = zip(cast(PipelineReader, part.reader).vocabularies, self.read.vocabularies, strict=True)
+        own_codes = {
+            column: np.array([*(own.get(value, len(own)) for value in common), len(own)])  # the last: all unseen values
+            for column, (own, common) in enumerate(vocabularies)
+            if own is not None and common is not None
+        }
 
+        def recoded(tree: Tree) -> Tree:
+            sets = tree.categories.items()
+            common = {node: np.flatnonzero(np.isin(own_codes[int(tree.feature[node])], codes)) for node, codes in sets}
+            return replace(tree, categories=common)
 
-def _flip(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Reverse the order of negative numbers; its own inverse."""
-    return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+        return [recoded(tree) for tree in trees]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
 from macem.adapters import sklearn_composites as composites
-from macem.adapters.join import NumberReader, check_width, columns_by_name, feature_names
+from macem.adapters.readers import NumberReader, check_width, columns_by_name, feature_names
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
-from macem.adapters.join import NumberReader, Part, feature_names, join, obstacle
+from macem.adapters.join import Part, join, obstacle
+from macem.adapters.readers import NumberReader, feature_names
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle, link_exactly
 from macem.trees import Link, Member
@@ -31,6 +32,8 @@ def bagging(model: Any) -> Oracle:
             return BlackBoxOracle(model, note=f"its members, of {type(member).__name__}, vote and are no trees")
         columns = None if np.array_equal(features, everything) else np.asarray(features)
         oracle = oracle_for(member)
+        if hasattr(oracle, "for_table"):
+            return over_members(model, "its members are pipelines")
         read = getattr(oracle, "read", None)
         if read is not None and not isinstance(read, NumberReader):
             read = _ReadArray(read, columns)
@@ -109,31 +112,43 @@ def selected(model: Any) -> Oracle:
 
 def _hard_voting(model: Any, parts: Sequence[Part]) -> Oracle:
     live = BlackBoxOracle(VoteShares(model), note="its members vote")
-    voters = [_voter(member, part) for member, part in zip(model.estimators_, parts, strict=True)]
-    known = [voter for voter in voters if voter is not None]
-    if len(known) < len(voters) or obstacle(known):
+    rewrites = [_to_votes(member, part) for member, part in zip(model.estimators_, parts, strict=True)]
+    voters = [replace(part, rewrite=rewrite) for part, rewrite in zip(parts, rewrites, strict=True)]
+    if None in rewrites or obstacle(voters):
         return live
-    return _join(model, known, live)
+    return _join(model, voters, live)
 
 
-def _voter(model: Any, part: Part) -> Part | None:
-    """Turn a table that answers with probabilities into one that votes as the model's `predict` does, where it can."""
-    oracle: Any = part.oracle
-    if not isinstance(oracle, TreeOracle) or len(oracle.members) > 1 or oracle.members[0].single:
+def _to_votes(model: Any, part: Part) -> Callable[[Member], Member] | None:
+    """Find what turns a table's probabilities into the votes of the model's `predict`; None where there is no such."""
+    if not isinstance(part.oracle, TreeOracle) or len(part.oracle.members) > 1 or part.oracle.members[0].single:
         return None
-    (member,) = oracle.members
-    kinds = {base.__name__ for base in type(model).__mro__}
+    (member,) = part.oracle.members
+    kinds = {base.__name__ for base in type(_last_step(model)).__mro__}
     boosters = kinds & {"GradientBoostingClassifier", "HistGradientBoostingClassifier"}
     if member.link in (Link.IDENTITY, Link.ADABOOST) or (member.link == Link.SOFTMAX and boosters):
-        votes = replace(member, link=Link.VOTE)
-    elif "HistGradientBoostingClassifier" in kinds:
-        votes = replace(member, link=Link.STEP)
-    elif "GradientBoostingClassifier" in kinds:  # a score of zero is its second class, not its first
-        mirrored = [replace(tree, value=-tree.value) for tree in member.trees]
-        votes = replace(member, link=Link.STEP, trees=mirrored, start=-member.start, classes=member.classes[::-1])
-    else:
-        return None
-    return replace(part, oracle=replace(oracle, members=[votes], total=None))
+        return _vote
+    if "HistGradientBoostingClassifier" in kinds:
+        return _step
+    return _step_at_zero if boosters else None
+
+
+def _last_step(model: Any) -> Any:
+    return model.steps[-1][1] if hasattr(model, "steps") else model
+
+
+def _vote(member: Member) -> Member:
+    return replace(member, link=Link.VOTE)
+
+
+def _step(member: Member) -> Member:
+    return replace(member, link=Link.STEP)
+
+
+def _step_at_zero(member: Member) -> Member:
+    """Vote for the second class at a score of zero too: for the first iff the mirrored score is positive."""
+    mirrored = [replace(tree, value=-tree.value) for tree in member.trees]
+    return replace(member, link=Link.STEP, trees=mirrored, start=-member.start, classes=member.classes[::-1])
 
 
 @dataclass(frozen=True)
@@ -176,33 +191,48 @@ def calibrated(model: Any) -> Oracle:
 
 def _sigmoid(model: Any, fold: Any) -> Part | None:
     """Read one calibrated classifier of two classes, where sigmoid calibration sees a plain sum of trees."""
-    oracle: Any = oracle_for(fold.estimator)
+    oracle = oracle_for(fold.estimator)
     if fold.method != "sigmoid" or len(model.classes_) != 2:
         return None
-    if not isinstance(oracle, TreeOracle) or len(oracle.members) > 1:
+    if not isinstance(oracle, TreeOracle) or len(oracle.members) > 1 or oracle.members[0].classes != (0, 1):
         return None
-    (member,) = oracle.members
-    slope, intercept = float(fold.calibrators[0].a_), float(fold.calibrators[0].b_)
-    if member.classes != (0, 1) or slope == 0.0:
+    (calibrator,), (member,) = fold.calibrators, oracle.members
+    scores: dict[Link, tuple[float, ...]] = {Link.IDENTITY: (0.0, 1.0), Link.ADABOOST: (-1.0, 1.0)}
+    if hasattr(fold.estimator, "decision_function"):
+        scores[Link.SIGMOID] = (1.0,)
+    if member.link not in scores or calibrator.a_ == 0.0:
         return None
-    if member.link == Link.SIGMOID and hasattr(fold.estimator, "decision_function"):
-        score = np.array([1.0])
-    elif member.link == Link.IDENTITY:
-        score = np.array([0.0, 1.0])
-    elif member.link == Link.ADABOOST:
-        score = np.array([-1.0, 1.0])
-    else:
-        return None
-    calibrated_member = Member(
-        trees=[replace(tree, value=tree.value @ score[:, None]) for tree in member.trees],
-        n_outputs=1,
-        link=Link.SIGMOID,
-        start=member.start @ score[:, None] + member.divisor * intercept / slope,
-        classes=(0, 1),
-        slope=-slope,
-        divisor=member.divisor,
-    )
-    return Part(replace(oracle, members=[calibrated_member], total=None), 1.0, (0, 1))
+    rewrite = _Calibrate(float(calibrator.a_), float(calibrator.b_), scores[member.link])
+    return Part(oracle, 1.0, (0, 1), rewrite=rewrite)
+
+
+@dataclass(frozen=True)
+class _Calibrate:
+    """Puts a sum of trees behind a calibrating sigmoid.
+
+    Attributes
+    ----------
+    slope, intercept : float
+        As scikit-learn's ``a_`` and ``b_``: the sigmoid is ``1 / (1 + exp(slope * score + intercept))``.
+    score : tuple of float
+        The factors of the member's outputs in the score that was calibrated.
+    """
+
+    slope: float
+    intercept: float
+    score: tuple[float, ...]
+
+    def __call__(self, member: Member) -> Member:
+        score = np.array(self.score)[:, None]
+        return Member(
+            trees=[replace(tree, value=tree.value @ score) for tree in member.trees],
+            n_outputs=1,
+            link=Link.SIGMOID,
+            start=member.start @ score + member.divisor * self.intercept / self.slope,
+            classes=(0, 1),
+            slope=-self.slope,
+            divisor=member.divisor,
+        )
 
 
 # Everything else -----------------------------------------------------------------------------------------------------

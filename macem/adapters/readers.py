@@ -1,0 +1,158 @@
+"""Readers of tables of numbers: as scikit-learn casts them, and for several models at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macem.errors import DataError
+from macem.kernel import F8
+from macem.oracle import Reader
+
+__all__ = [
+    "JointReader",
+    "NumberReader",
+    "check_width",
+    "columns_by_name",
+    "feature_names",
+    "largest_on_the_left",
+    "rounded",
+]
+
+
+@dataclass(frozen=True)
+class NumberReader:
+    """Numbers of a table, checked and rounded as scikit-learn does it before a tree is asked.
+
+    Attributes
+    ----------
+    n_features : int
+    names : tuple of str or None
+        The columns as the model knows them; a DataFrame may have them in another order, and others beside them.
+    dtype : str
+        ``"float32"`` or ``"float64"``: each number is cast once, from the type it has (an int64 never passes through
+        float64 on its way to float32).
+    missing, infinite : bool
+        Whether NaN, and infinite numbers, are accepted.
+    """
+
+    n_features: int
+    names: tuple[Any, ...] | None
+    dtype: str
+    missing: bool
+    infinite: bool = False
+
+    def __call__(self, X: Any) -> F8:
+        """Read a table, shape (n, n_features); DataError where the model would not take it."""
+        from sklearn.utils.validation import check_array
+
+        finite = False if self.infinite else "allow-nan" if self.missing else True
+        try:
+            with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
+                numbers = check_array(
+                    columns_by_name(X, self.names), dtype=self.dtype, ensure_all_finite=finite, ensure_min_samples=0
+                )
+        except ValueError as error:
+            raise DataError(f"The model cannot read this table: {error} Give it numbers that it takes.") from error
+        check_width(numbers, self.n_features)
+        return np.asarray(numbers, dtype=np.float64)
+
+
+def columns_by_name(X: Any, names: tuple[Any, ...] | None) -> Any:
+    """Select the model's columns from a table that names them; leave any other table as it is."""
+    columns = getattr(X, "columns", None)
+    if names is None or columns is None or not all(isinstance(column, str) for column in columns):
+        return X
+    if tuple(columns) == names:
+        return X
+    absent = [name for name in names if name not in columns]
+    if absent:
+        raise DataError(f"The table lacks columns that the model was fitted on: {absent}. Add them.")
+    return X[list(names)]
+
+
+def check_width(table: Any, n_features: int) -> None:
+    """Refuse a table of another width than the model's."""
+    if table.shape[1] != n_features:
+        raise DataError(
+            f"The table has {table.shape[1]} columns, but the model was fitted on {n_features}. Give it those columns."
+        )
+
+
+def feature_names(model: Any) -> tuple[Any, ...] | None:
+    """Names of the columns as the model knows them, or None."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(names)
+
+
+@dataclass(frozen=True)
+class JointReader:
+    """Numbers of a table that several readers read alike.
+
+    Attributes
+    ----------
+    numbers : NumberReader
+    readers : tuple of (Reader, bool)
+        Each part's, and whether it compares in float32.
+    """
+
+    numbers: NumberReader
+    readers: tuple[tuple[Reader, bool], ...]
+
+    def __call__(self, X: Any) -> F8:
+        """Read a table; DataError where a part refuses it, or reads its numbers as others than the float64 they are."""
+        numbers = self.numbers(X)
+        for read, single in self.readers:
+            asked, told = rounded(read(X), single), rounded(read(numbers), single)
+            if not np.array_equal(asked, told, equal_nan=True):
+                column = int(np.flatnonzero(~((asked == told) | (np.isnan(asked) & np.isnan(told))).all(axis=0))[0])
+                raise DataError(
+                    f"The members of the model do not round the numbers of column {column} alike. Give them as float64."
+                )
+        return numbers
+
+
+def rounded(numbers: F8, single: bool) -> NDArray[Any]:
+    """Round numbers as a table does before it compares them."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32) if single else numbers
+
+
+def largest_on_the_left(seen: Callable[[F8], F8], thresholds: F8, largest: float) -> F8:
+    """Find the largest float that a monotone function still keeps at or below each threshold, by bisection over floats.
+
+    Parameters
+    ----------
+    seen : callable
+        The function, not decreasing, over arrays.
+    thresholds : ndarray of float64
+    largest : float
+        Numbers up to this size may be asked; where it stays on the left, so does everything.
+    """
+    low = np.full(thresholds.shape, _ordinal(np.array([-largest]))[0])
+    high = np.full(thresholds.shape, _ordinal(np.array([largest]))[0])
+    never, always = seen(_number(low)) > thresholds, seen(_number(high)) <= thresholds
+    for _ in range(64):
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        left = seen(_number(middle)) <= thresholds
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
+    return np.where(never, -np.inf, np.where(always, np.inf, _number(low)))
+
+
+def _ordinal(numbers: F8) -> NDArray[np.int64]:
+    """Number the floats in their order."""
+    return _flip(numbers.view(np.int64))
+
+
+def _number(ordinals: NDArray[np.int64]) -> F8:
+    """Return the floats of `_ordinal` numbers."""
+    return _flip(ordinals).view(np.float64)
+
+
+def _flip(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Reverse the order of negative numbers; its own inverse."""
+    return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
