@@ -21,6 +21,7 @@ lint: .venv/all-ready
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/readme.py --check
 
 docs: .venv/all-ready
 	$(BIN)/mkdocs build --strict
