@@ -224,9 +224,9 @@ def _behind_reader(part: Part, trees: Sequence[Tree]) -> list[Tree]:
     if not asked.size:
         return list(trees)
 
-    def seen(numbers: F8) -> F8:
-        read = oracle.read(np.broadcast_to(numbers[:, None], (numbers.size, oracle.n_features)))
-        return rounded(read[:, 0], oracle.single).astype(np.float64)
+    def seen(numbers: F8) -> F8:  # all columns are read alike, so that each may hold some of the numbers
+        table = np.resize(numbers, (-(-numbers.size // oracle.n_features), oracle.n_features))
+        return rounded(oracle.read(table), oracle.single).astype(np.float64).ravel()[: numbers.size]
 
     moved = largest_on_the_left(seen, asked, _largest_readable(oracle))
     last = asked.size - 1

@@ -157,23 +157,26 @@ class VoteShares:
 
     model: Any
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Labels of the classes, shape (n_classes,)."""
-        return np.asarray(self.model.classes_)
-
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels that the model predicts, shape (n,)."""
-        return np.asarray(self.model.predict(X))
+        return np.asarray(self.model.predict(self._as_fitted(X)))
 
     def predict_proba(self, X: Any) -> F8:
         """Shares of the votes, shape (n, n_classes)."""
-        votes = self.model._predict(X)
+        votes = self.model._predict(self._as_fitted(X))
         weights = self.model._weights_not_none
         shares = np.zeros((len(votes), len(self.classes_)))
         for voter in range(votes.shape[1]):
             shares[np.arange(len(votes)), votes[:, voter]] += 1.0 if weights is None else weights[voter]
         return np.asarray(shares / (votes.shape[1] if weights is None else sum(weights)))
+
+    def _as_fitted(self, X: Any) -> Any:
+        return np.asarray(X) if feature_names(self.model) is None else X
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("classes_", "feature_names_in_", "n_features_in_"):
+            raise AttributeError(name)
+        return getattr(self.model, name)
 
 
 # Calibration ---------------------------------------------------------------------------------------------------------

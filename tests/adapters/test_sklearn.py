@@ -301,6 +301,17 @@ class TestDelegates(AdapterConformance):
     }
 
 
+@pytest.mark.parametrize("fitted_on", [data, frame])
+def test_votes_are_asked_in_the_form_that_the_model_was_fitted_on(fitted_on):
+    model = VotingClassifier(named(Tree(), LogisticRegression()), voting="hard").fit(fitted_on(), binary())
+    oracle = oracle_for(model)
+    shares = oracle.predict_proba(fitted_on())
+    assert set(np.unique(shares)) == {0.0, 0.5, 1.0}
+    other = frame() if fitted_on is data else data()
+    np.testing.assert_array_equal(oracle.predict_proba(other), shares)
+    np.testing.assert_array_equal(oracle.classes[oracle.live.predict(other)], model.predict(fitted_on()))
+
+
 # Precisions ----------------------------------------------------------------------------------------------------------
 
 
