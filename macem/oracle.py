@@ -88,6 +88,11 @@ class TreeOracle:
     total: float | None = None
     feature_names: tuple[Any, ...] | None = None
 
+    @property
+    def note(self) -> str:
+        """What there is to say of the path that was taken."""
+        return str(getattr(self.live, "note", ""))
+
     @cached_property
     def ensemble(self) -> TreeEnsemble:
         return pack(

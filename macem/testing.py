@@ -55,9 +55,9 @@ class Case:
         The table's probabilities are the model's to the bit; False: within `tolerance`.
     tolerance : float
         Largest difference of a probability where they are not bit-equal.
-    accepts_nan, accepts_inf, accepts_unseen : bool
-        The model answers rows with a missing number, with an infinite number, with a category it was not fitted on.
-        Where it does not, model or oracle must refuse them.
+    accepts_nan, accepts_inf, accepts_unseen, accepts_missing_category : bool
+        The model answers rows with a missing number, with an infinite number, with a category it was not fitted on,
+        with none where others have text. Where it does not, model or oracle must refuse them.
     probabilities : callable, optional
         Asks the model, for one that has no ``predict_proba``.
     """
@@ -70,6 +70,7 @@ class Case:
     accepts_nan: bool = False
     accepts_inf: bool = False
     accepts_unseen: bool = False
+    accepts_missing_category: bool = False
     probabilities: Callable[[Any], Any] | None = None
 
 
@@ -187,6 +188,11 @@ class AdapterConformance:
     def test_unseen_category(self, case: Case, oracle: Any, reference: BlackBoxOracle) -> None:
         """A category that the model was not fitted on."""
         _agree_or_refuse(case, oracle, reference, _hard(case, oracle, "unseen level"), "accepts_unseen")
+
+    def test_missing_category(self, case: Case, oracle: Any, reference: BlackBoxOracle) -> None:
+        """None in a column of text."""
+        table = _hard(case, oracle, "missing level")
+        _agree_or_refuse(case, oracle, reference, table, "accepts_missing_category")
 
     # Form of the table
 

@@ -77,7 +77,7 @@ def hard_tables(oracle: TreeOracle, X: Any, n_rows: int = N_ROWS) -> Iterator[tu
     Yields
     ------
     kind : str
-        ``"data"``, ``"boundary"``, ``"missing"`` or ``"unseen level"``.
+        ``"data"``, ``"boundary"``, ``"missing"``, ``"unseen level"`` or ``"missing level"``.
     table : of the type, columns and dtypes of X
     """
     rows = np.unique(np.linspace(0, len(X) - 1, min(n_rows, len(X))).astype(np.int64))
@@ -103,18 +103,23 @@ def hard_tables(oracle: TreeOracle, X: Any, n_rows: int = N_ROWS) -> Iterator[tu
     ]
     if unseen:
         yield "unseen level", place(X, rows, unseen)
+    without = [(column, None) for column, level in unseen if isinstance(level, str)]
+    if without:
+        yield "missing level", place(X, rows, without)
 
 
 def boundaries(oracle: TreeOracle) -> list[F8]:
     """Collect the finite thresholds of every feature, sorted; empty for one that no split asks as a number."""
-    found: list[list[F8]] = [[] for _ in range(oracle.n_features)]
-    for member in oracle.members:
-        for tree in member.trees:
-            numeric = (tree.feature >= 0) & np.isfinite(tree.threshold)
-            numeric[list(tree.categories)] = False
-            for feature in np.unique(tree.feature[numeric]):
-                found[feature].append(tree.threshold[numeric & (tree.feature == feature)])
-    return [np.unique(np.concatenate(parts)) if parts else np.zeros(0) for parts in found]
+    asked, at = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for tree in (tree for member in oracle.members for tree in member.trees):
+        numeric = (tree.feature >= 0) & np.isfinite(tree.threshold)
+        numeric[list(tree.categories)] = False
+        asked.append(tree.feature[numeric])
+        at.append(tree.threshold[numeric])
+    feature, threshold = np.concatenate(asked), np.concatenate(at)
+    order = np.argsort(feature, kind="stable")
+    parts = np.split(threshold[order], np.searchsorted(feature[order], np.arange(1, oracle.n_features)))
+    return [np.unique(part) for part in parts]
 
 
 def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
@@ -128,7 +133,8 @@ def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
             continue
         series = table.iloc[:, column].copy()
         if series.dtype.name == "category":
-            series = series.cat.add_categories([v for v in values if v not in series.cat.categories])
+            known = {None, *series.cat.categories}
+            series = series.cat.add_categories([value for value in dict.fromkeys(values) if value not in known])
         series.iloc[where] = values
         table.isetitem(column, series)
     return table

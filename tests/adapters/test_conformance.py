@@ -84,6 +84,7 @@ def sklearn_cases():
     )
     nan = {"accepts_nan": True}
     everything = {"accepts_nan": True, "accepts_inf": True}
+    names = {"accepts_unseen": True, "accepts_missing_category": True}
     return {
         "tree": fitted(DecisionTreeClassifier(random_state=0), two_classes, **nan),
         "extra tree": fitted(ExtraTreeClassifier(random_state=0), three_classes, **nan),
@@ -100,7 +101,7 @@ def sklearn_cases():
             HistGradientBoostingClassifier(max_iter=15, categorical_features="from_dtype"),
             categories,
             **everything,
-            accepts_unseen=True,
+            **names,
         ),
         "adaboost": fitted(AdaBoostClassifier(n_estimators=15, random_state=0), three_classes),
         "bagging": fitted(BaggingClassifier(n_estimators=9, max_features=0.5, random_state=0), two_classes, **nan),
@@ -111,7 +112,7 @@ def sklearn_cases():
         ),
         "stacking": fitted(StackingClassifier([("a", forest)]), two_classes, table=False),
         "no trees": fitted(LogisticRegression(), two_classes, table=False),
-        "pipeline": fitted(make_pipeline(encode, forest), frame, **nan, accepts_unseen=True),
+        "pipeline": fitted(make_pipeline(encode, forest), frame, **nan, **names),
     }
 
 
@@ -164,7 +165,13 @@ class TestXGBoost(AdapterConformance):
         "zero is missing": fitted(xgb(missing=0.0), codes(two_classes), accepts_nan=True, accepts_inf=True),
         "dart": fitted(xgb(booster="dart", rate_drop=0.3), codes(two_classes), accepts_nan=True, accepts_inf=True),
         "hinge": fitted(xgb(objective="binary:hinge"), codes(two_classes), accepts_nan=True, accepts_inf=True),
-        "categories": fitted(xgb(enable_categorical=True), categories, accepts_nan=True, accepts_inf=True),
+        "categories": fitted(
+            xgb(enable_categorical=True),
+            categories,
+            accepts_nan=True,
+            accepts_inf=True,
+            accepts_missing_category=True,  # and refuses unseen ones
+        ),
         "linear": fitted(xgb(booster="gblinear", max_depth=None), codes(two_classes), table=False),
         "booster": labelled_booster,
     }
@@ -195,7 +202,14 @@ class TestLightGBM(AdapterConformance):
         "dart": fitted(lgbm(boosting_type="dart"), two_classes, accepts_nan=True, accepts_inf=True),
         "forest": fitted(lgbm(**FOREST), two_classes, accepts_nan=True, accepts_inf=True),
         "one against all": fitted(lgbm(objective="multiclassova"), three_classes, accepts_nan=True, accepts_inf=True),
-        "categories": fitted(lgbm(), categories, accepts_nan=True, accepts_inf=True, accepts_unseen=True),
+        "categories": fitted(
+            lgbm(),
+            categories,
+            accepts_nan=True,
+            accepts_inf=True,
+            accepts_unseen=True,
+            accepts_missing_category=True,
+        ),
     }
 
 
