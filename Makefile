@@ -35,7 +35,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/demo-ready: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[plot]'
 	@touch $@
 
 .venv/all-ready: pyproject.toml $(PLUGINS) | $(BIN)/python
