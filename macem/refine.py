@@ -106,7 +106,7 @@ def sensitivity_asked(problems: Problems, plan: Plan, weights: Weights, ask: Ask
         features.append(-1)
         numbers.append(problems.anchor[p])
         for feature in np.flatnonzero(problems.cell["movable"][p]):
-            for number in _grid(plan, problems, p, int(feature), problems.own[p, feature]):
+            for number in _grid(plan, problems, p, int(feature), problems.anchor[p, feature]):
                 moved = problems.anchor[p].copy()
                 moved[feature] = number
                 rows.append(p)
