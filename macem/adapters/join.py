@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from macem.adapters.lightgbm import LightGBMReader
 from macem.adapters.pipelines import PipelineReader
 from macem.adapters.readers import JointReader, NumberReader, largest_on_the_left, rounded
 from macem.errors import DataError
@@ -210,11 +211,25 @@ def _one_reader(
 
 def _shared_reader(parts: Sequence[Part]) -> Reader | None:
     """Return the reader of all parts, where they have the same."""
-    first, *others = [part.reader for part in parts]
     if len({part.table.single for part in parts}) > 1 or any(part.columns is not None for part in parts):
         return None
+    first, *others = _with_all_sets(parts)
     image = pickle.dumps(first)
     return first if all(pickle.dumps(other) == image for other in others) else None
+
+
+def _with_all_sets(parts: Sequence[Part]) -> list[Reader]:
+    """Let LightGBM models that number categories alike read, all of them, the features that any asks for categories."""
+    readers: list[Any] = [part.reader for part in parts]
+    if not all(isinstance(read, LightGBMReader) for read in readers):
+        return readers
+    sets = {feature for read in readers for feature in read.sets}
+    for tree in (tree for part in parts for tree in part.trees):
+        numeric = tree.feature >= 0
+        numeric[list(tree.categories)] = False
+        if sets.intersection(tree.feature[numeric].tolist()):
+            return readers
+    return [replace(read, sets=tuple(sorted(sets))) for read in readers]
 
 
 def _behind_reader(part: Part, trees: Sequence[Tree]) -> list[Tree]:

@@ -425,6 +425,23 @@ def test_composites_of_lightgbm():
         np.testing.assert_array_equal(oracle.predict_proba(rows), model.predict_proba(rows))
 
 
+def test_lightgbm_models_of_the_same_categories():
+    """Models that ask for different categorical features still become one table, where they number categories alike."""
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: pd.Categorical(rng.choice(list("uvwxyz"), N_ROWS)) for name in "ab"}).assign(c=data()[:, 0])
+    y = (X.a.cat.codes % 2 + X.b.cat.codes % 3 + X.c > 2).to_numpy()
+    options = {"n_estimators": 3, "verbose": -1, "n_jobs": 1, "min_child_samples": 3, "cat_smooth": 0, "cat_l2": 0}
+    everything = lightgbm.LGBMClassifier(**options)
+    shallow = lightgbm.LGBMClassifier(**options, num_leaves=2, feature_fraction=0.4)
+    model = VotingClassifier(named(everything, shallow), voting="soft").fit(X, y)
+    assert oracle_for(model.estimators_[0]).read.sets != oracle_for(model.estimators_[1]).read.sets
+    oracle = oracle_for(model)
+    assert isinstance(oracle, TreeOracle)
+    X.loc[::7, "a"] = np.nan
+    np.testing.assert_array_equal(oracle.predict_proba(X), model.predict_proba(X))
+
+
 # Pipelines inside composites, composites inside pipelines ------------------------------------------------------------
 
 
