@@ -55,6 +55,8 @@ class CatBoostAdapter:
                 f"The model was trained for {loss}, which gives no probability per class. "
                 f"Give one trained for {', '.join(LINKS)}, or a function from a table to class probabilities."
             )
+        if len(model.classes_) < 2:
+            raise UnsupportedModelError("The model knows one class only. Give one that was trained on two or more.")
         live = BlackBoxOracle(model, one_vs_all=loss == "MultiClassOneVsAll")
         try:
             if loss not in LINKS:

@@ -211,5 +211,7 @@ def test_models_without_class_probabilities_are_refused():
     for model, why in ((own, "PythonUserDefined"), (several, "MultiLogloss"), (regressor, "CatBoostRegressor")):
         with pytest.raises(UnsupportedModelError, match=why):
             CatBoostAdapter().oracle(model)
+    with pytest.raises(UnsupportedModelError, match="one class only"):
+        CatBoostAdapter().oracle(train(X, np.zeros(N_ROWS, int), loss_function="Logloss", allow_const_label=True))
     with pytest.raises(ModelError, match="not fitted"):
         CatBoostAdapter().oracle(catboost.CatBoostClassifier())
