@@ -143,7 +143,8 @@ def categories() -> Case:
     )
     y = (X.amount + (X.city == "Bel") + (X.kind == "u") * (X.age > 40) + (X.grade == 3) > 1).to_numpy()
     model = Hist(categorical_features=["city", "grade", "kind"]).fit(X, y)
-    return Case(model, X, accepts_nan=True, accepts_inf=True, accepts_unseen=True)
+    accepts = dict.fromkeys(["accepts_nan", "accepts_inf", "accepts_unseen", "accepts_missing_category"], True)
+    return Case(model, X, **accepts)
 
 
 class TestTrees(AdapterConformance):
