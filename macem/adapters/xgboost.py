@@ -31,7 +31,6 @@ LINKS = {
     "multi:softmax": Link.SOFTMAX,  # predict_proba asks for margins here, and leaves the rest to SciPy
 }
 OLDEST, NEWEST = 2, 3  # major versions whose model format is known
-CODE_LIMIT = 1 << 24  # XGBoost takes no number from here on for a category
 
 
 class XGBoostAdapter:
@@ -198,7 +197,8 @@ def _dump(model: Any, booster: Any) -> dict[str, Any]:
     import xgboost
 
     try:
-        dump: dict[str, Any] = json.loads(booster.save_raw("json"))
+        with xgboost.config_context(verbosity=0):  # it warns of kinds of boosters that are to go
+            dump: dict[str, Any] = json.loads(booster.save_raw("json"))
     except xgboost.core.XGBoostError as error:  # a Booster that never saw data has no features
         raise ModelError(f"The model ({type(model).__name__}) is not trained. Train it first.") from error
     if dump["version"][0] < OLDEST:
@@ -470,7 +470,7 @@ class TableReader:
         """Turn numbers into codes: cut to integers; all that no split tells apart are one."""
         n_codes = self.n_codes[feature]
         missing = np.isnan(numbers) | (numbers == self.missing)
-        inside = (numbers >= 0) & (numbers < min(n_codes, CODE_LIMIT))
+        inside = (numbers >= 0) & (numbers < n_codes)
         codes = np.where(inside, np.trunc(np.where(inside, numbers, 0.0)), n_codes)
         return np.where(missing, np.nan, self.beside_missing(codes))
 
