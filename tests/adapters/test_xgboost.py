@@ -752,6 +752,7 @@ def built(make, rows=X, **expected):
 
 
 NUMBERS = {"accepts_nan": True, "accepts_inf": True}
+CODES = {**NUMBERS, "accepts_missing_category": True}
 
 
 class TestConformance(AdapterConformance):
@@ -768,6 +769,8 @@ class TestConformance(AdapterConformance):
         cases["linear"] = built(LINEAR["classifier"], FILLED, table=False)
     if INSTALLED >= (3, 1):
         cases |= {
-            "categories": built(fit_categories, CATEGORIES, **NUMBERS),
-            "booster of categories": built(lambda: fit_categories().get_booster(), CATEGORIES, **NUMBERS),
+            "categories": built(fit_categories, CATEGORIES, **CODES, accepts_missing_category=True),
+            "booster of categories": built(
+                lambda: fit_categories().get_booster(), CATEGORIES, **CODES, accepts_missing_category=True
+            ),
         }
