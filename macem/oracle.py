@@ -130,7 +130,7 @@ def link_exactly(table: TreeEnsemble, raw: F8, dtype: type[np.floating[Any]] = n
         columns = table.member_class[member.first_class : after.first_class]
         answer = member.weight * _link(int(member.link), scores, float(member.slope))
         total[:, columns] += answer.astype(dtype)
-    return (total / dtype(table.total)).astype(np.float64)
+    return np.asarray(total / dtype(table.total), dtype=np.float64)
 
 
 def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:
@@ -142,7 +142,7 @@ def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:
         positive = expit(slope * raw[:, 0])
         return np.column_stack([1.0 - positive, positive])
     if link == kernel.SOFTMAX:
-        return softmax(raw, axis=1) if raw.dtype == np.float32 else _softmax(slope * raw)
+        return np.asarray(softmax(raw, axis=1)) if raw.dtype == np.float32 else _softmax(slope * raw)
     if link == kernel.SIGMOID_EACH:
         return np.asarray(expit(slope * raw))
     if link == kernel.VOTE:

@@ -752,7 +752,6 @@ def built(make, rows=X, **expected):
 
 
 NUMBERS = {"accepts_nan": True, "accepts_inf": True}
-CODES = {**NUMBERS, "accepts_missing_category": True}
 
 
 class TestConformance(AdapterConformance):
@@ -769,8 +768,8 @@ class TestConformance(AdapterConformance):
         cases["linear"] = built(LINEAR["classifier"], FILLED, table=False)
     if INSTALLED >= (3, 1):
         cases |= {
-            "categories": built(fit_categories, CATEGORIES, **CODES, accepts_missing_category=True),
+            "categories": built(fit_categories, CATEGORIES, **NUMBERS, accepts_missing_category=True),
             "booster of categories": built(
-                lambda: fit_categories().get_booster(), CATEGORIES, **CODES, accepts_missing_category=True
+                lambda: fit_categories().get_booster(), CATEGORIES, **NUMBERS, accepts_missing_category=True
             ),
         }
