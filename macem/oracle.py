@@ -146,7 +146,7 @@ def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:
     if link == kernel.SIGMOID_EACH:
         return np.asarray(expit(slope * raw))
     if link == kernel.VOTE:
-        return np.eye(raw.shape[1])[raw.argmax(axis=1)]
+        return np.asarray(np.eye(raw.shape[1])[raw.argmax(axis=1)])
     if link == kernel.ADABOOST:
         if raw.shape[1] == 2:
             decision = raw[:, 1] - raw[:, 0]
