@@ -17,21 +17,19 @@ from macem import kernel, problem, refine, search
 from macem.adapters import oracle_for
 from macem.adapters.check import check_table
 from macem.errors import (
-    DataError,
     MacemError,
     ModelChangedError,
-    ModelError,
     OptionError,
     TableMismatchWarning,
 )
 from macem.features import Features
-from macem.kernel import F8, I8, Axes, Plan
+from macem.kernel import F8, I8, Plan, TreeEnsemble
 from macem.options import SearchOptions
 from macem.oracle import Oracle
 from macem.results import Contrast, Explanation, Explanations, Status
 from macem.search import Limits, Work
 from macem.strategies.encodings import Encoding, encoding_from
-from macem.trees import axes_of
+from macem.trees import axes_of, with_columns
 
 __all__ = ["Explainer", "warm_up"]
 
@@ -120,7 +118,10 @@ class Explainer:
         self.classes: NDArray[Any] = np.asarray(self._live.classes)
         # a model whose predict follows another rule than the largest probability is asked for its verdict every time
         self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
-        self._axes, self._obstacle = self._read_table(background, asked)
+        self._table, self._columns, self._obstacle = self._read_table(asked)
+        self._axes = None
+        if self._table is not None:
+            self._axes = axes_of(self._table, self.encoding.plan, self._level_codes(background))
 
     def explain(
         self,
@@ -186,19 +187,22 @@ class Explainer:
     def describe(self) -> str:
         """Say which path the model takes, and why."""
         note = getattr(self.oracle, "note", "")
-        ensemble = self.oracle.ensemble
-        if self._axes is not None and ensemble is not None:
-            n_trees = ensemble.tree.size - 1
-            words = f"compiled: the model is read as a table of {n_trees} trees ({ensemble.values.shape[0]} nodes)"
+        if self._table is not None:
+            n_trees = self._table.tree.size - 1
+            words = f"compiled: the model is read as a table of {n_trees} trees ({self._table.values.shape[0]} nodes)"
         else:
             words = f"lockstep: the model is asked in batches, because {self._obstacle}"
         return f"{words}. {note}".strip()
 
-    def _read_table(self, background: pd.DataFrame, asked: Any) -> tuple[Axes | None, str]:
-        """What the compiled path reads, or why there is none."""
-        table, plan = self.oracle.ensemble, self.encoding.plan
+    def _read_table(self, asked: Any) -> tuple[TreeEnsemble | None, I8 | None, str]:
+        """The table of the compiled path and the background's columns that it reads, or why there is none."""
+        plan = self.encoding.plan
+        for_table = getattr(self.oracle, "for_table", None)
+        if for_table is not None:  # what a scaler computes depends on the dtypes of its table
+            self.oracle = for_table(asked)
+        table = self.oracle.ensemble
         if table is None:
-            return None, "it is a black box"
+            return None, None, "it is a black box"
         gap = check_table(self.oracle, asked)
         if gap is not None:
             warnings.warn(
@@ -207,19 +211,25 @@ class Explainer:
                 stacklevel=3,
             )
             self.oracle = self._live
-            return None, f"its compiled copy differs: {gap}"
+            return None, None, f"its compiled copy differs: {gap}"
         if plan is None:
-            return None, "the encoding has no compiled plan"
+            return None, None, "the encoding has no compiled plan"
         if self._density is not None:
-            return None, "the density has no compiled plan"
+            return None, None, "the density has no compiled plan"
+        columns = None
+        names = getattr(self.oracle, "feature_names", None)
+        if names is not None and tuple(names) != self.features.names and self.features.was_frame:
+            columns = np.array([self.features.position(name) for name in names], dtype=np.int64)
+            table = with_columns(self.oracle, columns, len(self.features.names))
         clash = np.flatnonzero((table.n_codes > 0) & (plan.feature["kind"][:-1] <= kernel.GRID))
         if clash.size:
             name = self.features.names[clash[0]]
-            return None, f"the model takes the numbers of {name!r} as categories; declare it categorical"
-        return axes_of(table, plan, self._level_codes(plan, background)), ""
+            return None, None, f"the model takes the numbers of {name!r} as categories; declare it categorical"
+        return table, columns, ""
 
-    def _level_codes(self, plan: Plan, background: pd.DataFrame) -> F8:
+    def _level_codes(self, background: pd.DataFrame) -> F8:
         """What the table reads for each level: asked with a small table that shows them all."""
+        plan = self.encoding.plan
         n_levels = np.diff(plan.feature["first_level"])
         codes = np.zeros(plan.level.size)
         n_rows = int(n_levels.max(initial=0))
@@ -237,7 +247,12 @@ class Explainer:
 
     def _read(self, table: pd.DataFrame) -> F8:
         oracle: Any = self.oracle
-        return np.ascontiguousarray(oracle.read(self.features.model_table(table)), dtype=np.float64)
+        read = np.ascontiguousarray(oracle.read(self.features.model_table(table)), dtype=np.float64)
+        if self._columns is None:
+            return read
+        codes = np.zeros(table.shape)
+        codes[:, self._columns] = read
+        return codes
 
     def _schedule(self, seed: int) -> kernel.Schedule:
         return search.schedule_for(
@@ -300,7 +315,7 @@ class Explainer:
         search.begin(work, plan, weights, ask)
         if limits.passed:
             work.best.row["exhausted"][work.open] = True
-        table = self.oracle.ensemble
+        table = self._table
         if self._axes is not None and table is not None:
             if self.options.refine and table.tree.size == 2:
                 refine.on_table(work, table, self._axes, plan, weights, self.options)
@@ -489,16 +504,16 @@ class Explainer:
         self, table: pd.DataFrame, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int
     ) -> F8:
         sensitivity = np.zeros(work.problems.anchor.shape)
-        if not found.any() or not self.options.refine:
+        if not found.any():
             return sensitivity
         rows = np.flatnonzero(found)
         numbers = np.ascontiguousarray(work.best.numbers[rows])
         plan, weights = self.encoding.plan, problem.weights_from(self.options)
-        if self._axes is not None and self.oracle.ensemble is not None:
+        if self._axes is not None and self._table is not None:
             like = table.iloc[rows // n_kinds]
             codes = self._read(self.features.frame(numbers, like))
             free = problem.free_problems(self.features, plan, numbers, codes, verdict.labels[rows])
-            sensitivity[rows] = refine.sensitivity_on_table(free, self.oracle.ensemble, self._axes, plan, weights)
+            sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights)
         else:
             free = problem.free_problems(self.features, plan, numbers, numbers, verdict.labels[rows])
             owners = rows // n_kinds
@@ -524,7 +539,7 @@ class Explainer:
     def _provenance(
         self, seed: int, kinds: Sequence[str], target: Any, done: list[Explanation], seconds: float
     ) -> dict[str, Any]:
-        import sklearn
+        from importlib.metadata import version
 
         import macem
 
@@ -543,7 +558,7 @@ class Explainer:
             "n_rows": len(done),
             "n_queries": sum(contrast.n_queries for one in done for contrast in one.contrasts),
             "seconds": seconds,
-            "versions": {"numpy": np.__version__, "pandas": pd.__version__, "scikit-learn": sklearn.__version__},
+            "versions": {name: version(name) for name in ("numba", "numpy", "pandas", "scikit-learn")},
         }
 
 

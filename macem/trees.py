@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +19,7 @@ from macem.kernel import F8, Axes, Plan, TreeEnsemble
 
 MOST_LEVEL_WORDS = 4  # an axis profile looks at the 256 most frequent levels of a feature
 
-__all__ = ["Link", "Member", "Tree", "axes_of", "constant", "pack", "rename_features"]
+__all__ = ["Link", "Member", "Tree", "axes_of", "constant", "pack", "rename_features", "with_columns"]
 
 
 class Link(IntEnum):
@@ -271,6 +272,18 @@ def _sortable(numbers: NDArray[np.float64], wide: bool) -> NDArray[np.uint64]:
         return np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
     bits = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
     return np.where(bits >> np.uint64(31), bits ^ np.uint64(0xFFFFFFFF), bits | np.uint64(1 << 31))
+
+
+def with_columns(oracle: Any, columns: ArrayLike, n_features: int) -> TreeEnsemble:
+    """The table of an oracle whose column ``j`` is column ``columns[j]`` of a table of `n_features` columns."""
+    return pack(
+        [rename_features(member, columns) for member in oracle.members],
+        n_features=n_features,
+        n_classes=len(oracle.classes),
+        single=oracle.single,
+        missing_value=oracle.missing_value,
+        total=oracle.total,
+    )
 
 
 def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:

@@ -46,9 +46,9 @@ def load(
         return remote(path, classes=classes)
     file = Path(path)
     readers: dict[str, Callable[[], Any]] = {
-        ".json": lambda: _library("xgboost").Booster(model_file=path),
-        ".ubj": lambda: _library("xgboost").Booster(model_file=path),
-        ".txt": lambda: _library("lightgbm").Booster(model_file=path),
+        ".json": lambda: _adapter("xgboost").load(path),
+        ".ubj": lambda: _adapter("xgboost").load(path),
+        ".txt": lambda: _adapter("lightgbm").load(path),
         ".skops": lambda: _from_skops(path, trusted_types),
         ".onnx": lambda: OnnxModel(file.read_bytes(), classes),
         **dict.fromkeys([".pkl", ".pickle", ".joblib"], lambda: _library("joblib").load(path)),
@@ -84,6 +84,12 @@ def _library(name: str) -> ModuleType:
     except ImportError as error:
         package = name.partition(".")[0]
         raise ModelError(f"This model file needs {package}; install it with: pip install {package}") from error
+
+
+def _adapter(name: str) -> ModuleType:
+    """The adapter of a library, which knows the library's own files."""
+    _library(name)
+    return import_module(f"macem.adapters.{name}")
 
 
 def _from_skops(path: str, trusted_types: Sequence[str]) -> Any:
