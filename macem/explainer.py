@@ -6,6 +6,8 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import joblib
@@ -23,7 +25,7 @@ from macem.errors import (
     TableMismatchWarning,
 )
 from macem.features import Features
-from macem.kernel import F8, I8, Plan, TreeEnsemble
+from macem.kernel import F8, I8, Axes, Plan, Problems, TreeEnsemble
 from macem.options import SearchOptions
 from macem.oracle import Oracle
 from macem.results import Contrast, Explanation, Explanations, Status
@@ -312,21 +314,27 @@ class Explainer:
         ask: _Asking,
     ) -> None:
         """Search, then refine."""
-        search.begin(work, plan, weights, ask)
+        table, axes = self._table, self._axes
+        if table is not None and axes is not None:
+            on_table = _AskingTable(table, axes, plan, work.problems)
+            search.begin(work, plan, weights, on_table)
+        else:
+            search.begin(work, plan, weights, ask)
         if limits.passed:
             work.best.row["exhausted"][work.open] = True
-        table = self._table
-        if self._axes is not None and table is not None:
-            if self.options.refine and table.tree.size == 2:
-                refine.on_table(work, table, self._axes, plan, weights, self.options)
-                return
-            search.compiled(work, table, self._axes, plan, weights, schedule)
-            if self.options.refine:
-                refine.on_table(work, table, self._axes, plan, weights, self.options)
-        else:
+        if table is None or axes is None:
             search.lockstep(work, plan, weights, schedule, ask, limits, self._log_density(ask))
             if self.options.refine:
                 refine.batched(work, plan, weights, ask, limits)
+        elif not self.options.refine:
+            search.compiled(work, table, axes, plan, weights, schedule)
+        else:
+            # profiles are nearly free on a table: what they find bounds the search, which then looks for better basins
+            refine.on_table(work, table, axes, plan, weights, self.options)
+            refined = work.best.row["cost"].copy()
+            search.compiled(work, table, axes, plan, weights, schedule)
+            if (work.best.row["cost"] < refined).any():
+                refine.on_table(work, table, axes, plan, weights, self.options, max_rounds=0)
 
     def _log_density(self, ask: _Asking) -> Any:
         if self._density is None or self.options.density_weight == 0.0:
@@ -377,7 +385,8 @@ class Explainer:
     ) -> tuple[pd.DataFrame, _Verdict]:
         """One call of the model with the rows and all examples found for them."""
         n, k = work.problems.row.size, len(self.classes)
-        shown = self.features.frame(work.best.numbers[found], table.iloc[ask.owners[found]])
+        owners = ask.owners[found]
+        shown = self.features.frame(work.best.numbers[found], table.iloc[owners], ask.numbers[owners])
         asked = pd.concat([table, shown]) if check else shown
         model_table = self.features.model_table(asked)
         answers = self._live.predict_proba(model_table)
@@ -425,7 +434,7 @@ class Explainer:
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
         names = pd.Index(self.features.names, dtype=object) if not len(table.columns) else table.columns
-        originals, bases = _rows_of(table), _rows_of(self.features.frame(self._bases(numbers), table))
+        originals, bases = _rows_of(table), _rows_of(self.features.frame(self._bases(numbers), table, numbers))
         found = np.isfinite(work.best.row["cost"])
         examples = dict(zip(np.flatnonzero(found), _rows_of(shown), strict=True)) if found.any() else {}
         sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
@@ -510,8 +519,8 @@ class Explainer:
         numbers = np.ascontiguousarray(work.best.numbers[rows])
         plan, weights = self.encoding.plan, problem.weights_from(self.options)
         if self._axes is not None and self._table is not None:
-            like = table.iloc[rows // n_kinds]
-            codes = self._read(self.features.frame(numbers, like))
+            codes = np.empty(numbers.shape)
+            kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
             free = problem.free_problems(self.features, plan, numbers, codes, verdict.labels[rows])
             sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights)
         else:
@@ -539,8 +548,6 @@ class Explainer:
     def _provenance(
         self, seed: int, kinds: Sequence[str], target: Any, done: list[Explanation], seconds: float
     ) -> dict[str, Any]:
-        from importlib.metadata import version
-
         import macem
 
         model = getattr(self._live, "model", self.oracle)
@@ -558,7 +565,7 @@ class Explainer:
             "n_rows": len(done),
             "n_queries": sum(contrast.n_queries for one in done for contrast in one.contrasts),
             "seconds": seconds,
-            "versions": {name: version(name) for name in ("numba", "numpy", "pandas", "scikit-learn")},
+            "versions": _versions(),
         }
 
 
@@ -596,7 +603,23 @@ class _Asking:
 
     def table_of(self, numbers: F8, rows: I8) -> pd.DataFrame:
         """The user's table of numbers, each row in the form of the row that it belongs to."""
-        return self.explainer.features.frame(numbers, self.table.iloc[self.owners[rows]])
+        owners = self.owners[rows]
+        return self.explainer.features.frame(numbers, self.table.iloc[owners], self.numbers[owners])
+
+
+@dataclass(frozen=True)
+class _AskingTable:
+    """Asks a table about numbers, without going through the user's form."""
+
+    table: TreeEnsemble
+    axes: Axes
+    plan: Plan
+    problems: Problems
+
+    def __call__(self, numbers: F8, rows: I8) -> F8:
+        probabilities = np.empty((rows.size, self.table.n_classes))
+        kernel.answer_rows(self.table, self.axes, self.plan, self.problems, rows, numbers, probabilities)
+        return probabilities
 
 
 def kernel_hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
@@ -604,6 +627,11 @@ def kernel_hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
     hashes = np.empty(numbers.shape[0], np.uint64)
     kernel.hash_rows(np.ascontiguousarray(numbers), np.ascontiguousarray(owners), hashes)
     return hashes
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("numba", "numpy", "pandas", "scikit-learn")}
 
 
 def warm_up() -> None:

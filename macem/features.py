@@ -240,7 +240,7 @@ class Features:
             numbers[:, at] = np.array([*(level_numbers.get(level, -1.0) for level in found), np.nan])[codes]
         return numbers
 
-    def frame(self, numbers: F8, like: pd.DataFrame) -> pd.DataFrame:
+    def frame(self, numbers: F8, like: pd.DataFrame, own: F8 | None = None) -> pd.DataFrame:
         """Table of numbers, in the form of another.
 
         Parameters
@@ -248,13 +248,15 @@ class Features:
         numbers : ndarray, shape (n, d)
         like : DataFrame, shape (n, d)
             A checked table. A cell whose number is that of `like` is taken from it as it stands.
+        own : ndarray, shape (n, d), optional
+            The numbers of `like`, where they are known.
 
         Returns
         -------
         DataFrame
             With names, index and dtypes of `like`; a wider dtype only where a value does not fit.
         """
-        own = self.numbers(like)
+        own = self.numbers(like) if own is None else own
         changed = (numbers != own) & ~(np.isnan(numbers) & np.isnan(own))
         moved = np.flatnonzero(changed.any(axis=0))
         if _is_one_float_block(like) and all(self.levels[at] is None for at in moved):

@@ -637,6 +637,7 @@ class Schedule(NamedTuple):
     n_directions: int  # q
     n_samples: int  # corners drawn per query; 1 without simplexes
     step_size: float  # α_0; α_k = α_0 sqrt(1 - k / I)
+    patience: int  # steps without a cheaper valid query after which a start can no longer win
     directions: F8  # (n_blocks, q, D) normal numbers; block (k + start) mod n_blocks serves step k
     uniforms: F8  # (n_blocks, n_samples, d) where each simplex is cut
 
@@ -1079,7 +1080,7 @@ def _mark(table: TreeEnsemble, axes: Axes, profile: Profile, tree: int, width: i
 
 @inner
 def walk_axes(
-    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, keys: U8, cells: I8, profile: Profile
+    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, keys: U8, profile: Profile
 ) -> None:
     """Collect, over all trees, how the raw outputs change when one feature alone leaves its cell or level."""
     n_features = plan.feature.size - 1
@@ -1191,6 +1192,47 @@ def walk_axes(
                 at = child + right
 
 
+class Scratch(NamedTuple):
+    """One row on its way through a table."""
+
+    codes: F8  # (1, d)
+    keys: U8  # (1, d)
+    raw: F8  # (2, n_outputs)
+    outputs: F8  # (n_outputs + 1,)
+    probabilities: F8  # (n_classes,)
+
+
+@inner
+def scratch_for(table: TreeEnsemble, plan: Plan) -> Scratch:
+    """Room for one row."""
+    return Scratch(
+        np.empty((1, plan.feature.size - 1)),
+        np.empty((1, plan.feature.size - 1), np.uint64),
+        np.empty((2, table.start.size)),
+        np.empty(table.start.size + 1),
+        np.empty(table.n_classes),
+    )
+
+
+@inner
+def answer_one(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    numbers: F8,
+    scratch: Scratch,
+) -> tuple[float, bool]:
+    """Ask the table for the margin of one row of numbers; its raw outputs stay in the scratch."""
+    for feature in range(numbers.size):
+        scratch.codes[0, feature] = code_of(plan, problems, axes.level_code, p, feature, numbers[feature])
+    raw_scores(table, scratch.codes, scratch.raw)
+    link_scores(table, scratch.raw, 0, scratch.outputs, scratch.probabilities)
+    return margin_of(weights, problems, p, scratch.probabilities)
+
+
 @inner
 def axis_moves(
     table: TreeEnsemble,
@@ -1203,28 +1245,21 @@ def axis_moves(
     bound: float,
     profile: Profile,
     moves: Records,
+    scratch: Scratch,
 ) -> tuple[int, float, bool]:
     """List the single-feature moves that cost less than a bound; returns their number, and the state's own answer."""
     n_features = plan.feature.size - 1
     n_outputs = table.start.size
-    codes = np.empty((1, n_features))
-    keys = np.empty((1, n_features), np.uint64)
     cells = np.empty(n_features, np.int64)
-    raw = np.empty((1, n_outputs))
-    moved = np.empty((1, n_outputs))
     change = np.empty(n_outputs)
-    outputs = np.empty(n_outputs + 1)
-    probabilities = np.empty(table.n_classes)
-    for feature in range(n_features):
-        codes[0, feature] = code_of(plan, problems, axes.level_code, p, feature, numbers[feature])
-        cells[feature] = cell_of(table, axes, feature, codes[0, feature])
-    keys_from_codes(table, codes, keys)
-    raw_scores(table, codes, raw)
-    link_scores(table, raw, 0, outputs, probabilities)
-    own_margin, own_reached = margin_of(weights, problems, p, probabilities)
+    raw, outputs, probabilities = scratch.raw, scratch.outputs, scratch.probabilities
+    own_margin, own_reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
     moves[moves.size - 1].probability = probabilities[problems.row[p].goal]
+    for feature in range(n_features):
+        cells[feature] = cell_of(table, axes, feature, scratch.codes[0, feature])
+    keys_from_codes(table, scratch.codes, scratch.keys)
     own_cost = cost_of(plan, weights, problems, p, numbers)
-    walk_axes(table, axes, plan, problems, p, keys, cells, profile)
+    walk_axes(table, axes, plan, problems, p, scratch.keys, profile)
 
     n_moves = 0
     for feature in range(n_features):
@@ -1238,8 +1273,8 @@ def axis_moves(
                     cost = rest + feature_cost(plan, weights, problems, p, feature, np.float64(level))
                     if level != numbers[feature] and problems.allowed[p, level_first + level] and cost < bound:
                         for output in range(n_outputs):
-                            moved[0, output] = raw[0, output] + profile.level[level_first + level, output]
-                        link_scores(table, moved, 0, outputs, probabilities)
+                            raw[1, output] = raw[0, output] + profile.level[level_first + level, output]
+                        link_scores(table, raw, 1, outputs, probabilities)
                         moves[n_moves].feature = feature
                         moves[n_moves].number = np.float64(level)
                         moves[n_moves].cost = cost
@@ -1269,8 +1304,8 @@ def axis_moves(
                 if cost < bound:
                     at_home = cell <= cells[feature] < end
                     for output in range(n_outputs):
-                        moved[0, output] = raw[0, output] + (0.0 if at_home else change[output])
-                    link_scores(table, moved, 0, outputs, probabilities)
+                        raw[1, output] = raw[0, output] + (0.0 if at_home else change[output])
+                    link_scores(table, raw, 1, outputs, probabilities)
                     moves[n_moves].feature = feature
                     moves[n_moves].number = number
                     moves[n_moves].cost = cost
@@ -1307,7 +1342,7 @@ def next_entered(entered: U8, first: int, end: int) -> int:
 # Refinement: a beam outward from the reference, then resets, pulls and swaps inward from the best; both ask profiles
 # ---------------------------------------------------------------------------------------------------------------------
 
-TRADE_OFFS = (0.5, 1.0, 2.0)  # what a unit of missing margin is thought to cost, beside the price seen so far
+TRADE_OFFS = (0.5, 1.0, 2.0, 1e6)  # what a unit of missing margin is thought to cost, beside the price seen so far
 
 
 STATE = record(cost=np.float64)
@@ -1324,6 +1359,7 @@ SLOT = record(
     round=np.int64,  # how many rounds of profiles were asked
     polished=np.float64,  # the cost that the last inward round started from; inf: still outward
     price=np.float64,  # cost of a unit of margin; 0: not yet known
+    missing=np.float64,  # margin that the anchor lacks
 )
 
 
@@ -1359,6 +1395,10 @@ def absorb_moves(
         return
     missing = max(-own_margin, 1e-12)
     if beam.slot[slot].price == 0.0:
+        beam.slot[slot].missing = missing
+    if bound < np.inf:
+        beam.slot[slot].price = bound / beam.slot[slot].missing
+    elif beam.slot[slot].price == 0.0:
         cheapest = bound
         if bound == np.inf:
             for move in range(n_moves):
@@ -1471,56 +1511,61 @@ def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best)
     return n_states
 
 
-@inner
-def refine_row(
+@compiled
+def refine_rows(
     table: TreeEnsemble,
     axes: Axes,
     plan: Plan,
     weights: Weights,
     problems: Problems,
-    p: int,
     best: Best,
     beam: Beam,
     profile: Profile,
     moves: Records,
     max_rounds: int,
 ) -> None:
-    """Improve the best numbers of one problem over the axis profiles of a table."""
-    margins = np.empty(1)
-    reached = np.empty(1, np.bool_)
-    numbers = np.empty((1, (plan.feature.size - 1)))
-    start_beam(plan, problems, weights, beam, 0, p)
-    while beam.slot[0].n_states > 0:
-        for state in range(beam.slot[0].n_states):
-            if beam.state[0, state].cost >= best.row[p].cost and beam.slot[0].polished == np.inf:
-                continue
-            if best.row[p].n_queries >= best.max_queries:
-                best.row[p].exhausted = True
-                return
-            n_moves, own_margin, own_reached = axis_moves(
-                table, axes, plan, weights, problems, p, beam.numbers[0, state], best.row[p].cost, profile, moves
-            )
-            best.row[p].n_queries += n_moves + 1
-            if own_reached:
-                keep_if_best(plan, weights, problems, best, p, beam.numbers[0, state])
-            while True:
-                cheapest = -1
-                for move in range(n_moves):
-                    if moves[move].reached and moves[move].cost < best.row[p].cost:
-                        if cheapest < 0 or moves[move].cost < moves[cheapest].cost:
-                            cheapest = move
-                if cheapest < 0:
+    """Improve the best numbers of every problem over the axis profiles of a table; with 0 rounds only inward."""
+    n_features = plan.feature.size - 1
+    numbers = np.empty(n_features)
+    scratch = scratch_for(table, plan)
+    for p in range(problems.row.size):
+        if best.row[p].done or best.row[p].exhausted:
+            continue
+        start_beam(plan, problems, weights, beam, 0, p)
+        if max_rounds == 0:
+            next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
+        while beam.slot[0].n_states > 0 and not best.row[p].exhausted:
+            for state in range(beam.slot[0].n_states):
+                if beam.state[0, state].cost >= best.row[p].cost and beam.slot[0].polished == np.inf:
+                    continue
+                if best.row[p].n_queries >= best.max_queries:
+                    best.row[p].exhausted = True
                     break
-                # a profile adds the trees in another order than the table, so a last bit may differ at a tie
-                for feature in range(plan.feature.size - 1):
-                    numbers[0, feature] = beam.numbers[0, state, feature]
-                numbers[0, moves[cheapest].feature] = moves[cheapest].number
-                answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
-                best.row[p].n_queries += 1
-                if not reached[0] or not keep_if_best(plan, weights, problems, best, p, numbers[0]):
-                    moves[cheapest].cost = np.inf
-            absorb_moves(beam, 0, state, best.row[p].cost, moves, n_moves, own_margin)
-        next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
+                n_moves, own_margin, own_reached = axis_moves(
+                    table, axes, plan, weights, problems, p, beam.numbers[0, state], best.row[p].cost, profile, moves,
+                    scratch,
+                )  # fmt: skip
+                best.row[p].n_queries += n_moves + 1
+                if own_reached:
+                    keep_if_best(plan, weights, problems, best, p, beam.numbers[0, state])
+                while True:
+                    cheapest = -1
+                    for move in range(n_moves):
+                        if moves[move].reached and moves[move].cost < best.row[p].cost:
+                            if cheapest < 0 or moves[move].cost < moves[cheapest].cost:
+                                cheapest = move
+                    if cheapest < 0:
+                        break
+                    # a profile adds the trees in another order than the table, so a last bit may differ at a tie
+                    for feature in range(n_features):
+                        numbers[feature] = beam.numbers[0, state, feature]
+                    numbers[moves[cheapest].feature] = moves[cheapest].number
+                    reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)[1]
+                    best.row[p].n_queries += 1
+                    if not reached or not keep_if_best(plan, weights, problems, best, p, numbers):
+                        moves[cheapest].cost = np.inf
+                absorb_moves(beam, 0, state, best.row[p].cost, moves, n_moves, own_margin)
+            next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
 
 
 @inner
@@ -1535,9 +1580,8 @@ def enumerate_leaves(
     low = np.empty(n_features)
     high = np.empty(n_features)
     levels = np.empty(max(1, plan.level.size), np.bool_)
-    numbers = np.empty((1, n_features))
-    margins = np.empty(1)
-    reached = np.empty(1, np.bool_)
+    numbers = np.empty(n_features)
+    scratch = scratch_for(table, plan)
     keys = np.empty((1, n_features), np.uint64)
     codes = np.empty((1, n_features))
     for feature in range(n_features):
@@ -1561,10 +1605,10 @@ def enumerate_leaves(
             continue
         feasible = True
         for feature in range(n_features):
-            numbers[0, feature] = problems.anchor[p, feature]
+            numbers[feature] = problems.anchor[p, feature]
         for place in range(depth):
             feature = np.int64(node_at(table, path_node[place])[2])
-            if not problems.cell[p, feature].movable or numbers[0, feature] != problems.anchor[p, feature]:
+            if not problems.cell[p, feature].movable or numbers[feature] != problems.anchor[p, feature]:
                 continue
             number, found = nearest_on_path(
                 table, axes, plan, weights, problems, p, feature, path_node, path_right, depth, levels
@@ -1572,12 +1616,11 @@ def enumerate_leaves(
             if not found:
                 feasible = False
                 break
-            numbers[0, feature] = number
-        if feasible and cost_of(plan, weights, problems, p, numbers[0]) < best.row[p].cost:
-            answer_numbers(table, axes, plan, weights, problems, p, numbers, 1, margins, reached)
+            numbers[feature] = number
+        if feasible and cost_of(plan, weights, problems, p, numbers) < best.row[p].cost:
             best.row[p].n_queries += 1
-            if reached[0]:
-                keep_if_best(plan, weights, problems, best, p, numbers[0])
+            if answer_one(table, axes, plan, weights, problems, p, numbers, scratch)[1]:
+                keep_if_best(plan, weights, problems, best, p, numbers)
         while depth > 0 and path_right[depth - 1] >= 1:
             depth -= 1
         if depth == 0:
@@ -1740,7 +1783,11 @@ def search_rows(
         if best.row[p].done:
             continue
         for start in range(schedule.start.size):
+            gained = 0
             for step in range(schedule.n_steps):
+                if step - gained >= schedule.patience and best.row[p].cost < np.inf:
+                    break
+                before = best.row[p].cost
                 if best.row[p].n_queries + n_rows > best.max_queries:
                     best.row[p].exhausted = True
                     break
@@ -1750,26 +1797,8 @@ def search_rows(
                     plan, weights, problems, schedule, iterates, best, p, start, step,
                     numbers, margins, reached, log_densities,
                 )  # fmt: skip
-
-
-@compiled
-def refine_rows(
-    table: TreeEnsemble,
-    axes: Axes,
-    plan: Plan,
-    weights: Weights,
-    problems: Problems,
-    best: Best,
-    beam: Beam,
-    profile: Profile,
-    moves: Records,
-    max_rounds: int,
-) -> None:
-    """Refine every problem on a table."""
-    for p in range(problems.row.size):
-        if best.row[p].done or best.row[p].exhausted:
-            continue
-        refine_row(table, axes, plan, weights, problems, p, best, beam, profile, moves, max_rounds)
+                if best.row[p].cost < before:
+                    gained = step
 
 
 @compiled
@@ -1796,9 +1825,10 @@ def sensitivity_rows(
     sensitivity: F8,
 ) -> None:
     """The largest change in the goal's probability that each feature alone can cause, (P, d)."""
+    scratch = scratch_for(table, plan)
     for p in range(problems.row.size):
         n_moves, _, _ = axis_moves(
-            table, axes, plan, weights, problems, p, problems.anchor[p], np.inf, profile, moves
+            table, axes, plan, weights, problems, p, problems.anchor[p], np.inf, profile, moves, scratch
         )
         for feature in range(plan.feature.size - 1):
             sensitivity[p, feature] = 0.0
@@ -1840,3 +1870,28 @@ def hash_rows(numbers: F8, owners: I8, hashes: U8) -> None:
         if own:
             value = (value ^ np.uint64(owners[row] + 1)) * prime
         hashes[row] = value
+
+
+@compiled
+def answer_rows(
+    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, rows: I8, numbers: F8, probabilities: F8
+) -> None:
+    """Ask a table for the class probabilities of numbers that were proposed for the problems `rows`."""
+    n_features = plan.feature.size - 1
+    codes = np.empty((rows.size, n_features))
+    raw = np.empty((rows.size, table.start.size))
+    outputs = np.empty(table.start.size + 1)
+    for at in range(rows.size):
+        for feature in range(n_features):
+            codes[at, feature] = code_of(plan, problems, axes.level_code, rows[at], feature, numbers[at, feature])
+    raw_scores(table, codes, raw)
+    for at in range(rows.size):
+        link_scores(table, raw, at, outputs, probabilities[at])
+
+
+@compiled
+def code_rows(plan: Plan, axes: Axes, problems: Problems, rows: I8, numbers: F8, codes: F8) -> None:
+    """What a table reads for numbers that were found for the problems `rows`."""
+    for at in range(rows.size):
+        for feature in range(numbers.shape[1]):
+            codes[at, feature] = code_of(plan, problems, axes.level_code, rows[at], feature, numbers[at, feature])

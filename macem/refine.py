@@ -18,9 +18,18 @@ BLACK_BOX_WIDTH = 3  # states per outward round: a black box answers every move 
 
 
 def on_table(
-    work: Work, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, options: SearchOptions
+    work: Work,
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    options: SearchOptions,
+    max_rounds: int = MAX_ROUNDS,
 ) -> None:
-    """Refine on a table, whose axis profiles are exact; a single tree is solved exactly."""
+    """Refine on a table, whose axis profiles are exact; a single tree is solved exactly.
+
+    With `max_rounds` 0 only inward, from the best that there is.
+    """
     if table.tree.size == 2:
         kernel.solve_single_tree(table, axes, plan, weights, work.problems, work.best)
         return
@@ -34,7 +43,7 @@ def on_table(
         _beam(1, options.beam_width, plan.feature.size - 1),
         _profile(table, axes, plan),
         _moves(axes, plan),
-        MAX_ROUNDS,
+        max_rounds,
     )
 
 

@@ -15,6 +15,7 @@ from macem.options import SearchOptions
 __all__ = ["Ask", "Limits", "Work", "begin", "compiled", "lockstep", "schedule_for"]
 
 MAX_DIRECTION_BYTES = 32 << 20  # directions are shared by all rows; beyond this, steps reuse blocks of them
+PATIENCE = 10  # steps; refined first, 19 of 20 starts gain nothing after that
 MAX_QUERIES_AT_ONCE = 1 << 16  # rows of one predict_proba call
 
 Ask = Callable[[F8, I8], F8]
@@ -68,6 +69,7 @@ def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int =
         n_directions=options.n_directions,
         n_samples=n_samples,
         step_size=float(options.step_size),
+        patience=PATIENCE if options.refine else options.n_steps,
         directions=random.standard_normal((n_blocks, options.n_directions, n_coordinates)),
         uniforms=random.random((n_blocks, n_samples, plan.feature.size - 1)),
     )

@@ -50,7 +50,10 @@ class Probe:
         self.transformers = transformers
         self.read = model.read
         self.single = model.single
-        self.n_features = int(pipeline.n_features_in_)
+        n_features = getattr(pipeline, "n_features_in_", None)
+        if n_features is None:
+            raise NotColumnwise(f"{type(transformers[0]).__name__} does not tell how many columns it was fitted on")
+        self.n_features = int(n_features)
         names = getattr(pipeline, "feature_names_in_", None)
         self.names = None if names is None else tuple(names)
         self.sources = Sources()
@@ -92,8 +95,9 @@ class Probe:
             import pandas as pd
 
             return pd.DataFrame(dict(zip(self.names, arrays, strict=True)), columns=list(self.names))
-        common = object if any(array.dtype.kind == "O" for array in arrays) else np.result_type(*arrays)
-        return np.stack([array.astype(common) for array in arrays], axis=1)
+        kinds = {array.dtype.kind for array in arrays}
+        common = types[0] if types[0].kind == "f" or "f" not in kinds else np.dtype(float)
+        return np.stack([array.astype(object if "O" in kinds else common) for array in arrays], axis=1)
 
     def _usual(self, source: int) -> Sequence[Any]:
         return self.sources.vocabulary.get(source) or [1.0]
@@ -340,9 +344,13 @@ def fold(members: Sequence[Member], probe: Probe, types: Sequence[np.dtype[Any]]
     asked_by = {int(questions.column[group[0]]): group for group in by_column if group.size}
 
     missing_codes, missing = probe.ask_missing(sorted(set(feeds) | coded), types)
-    vocabularies, unseen, cells = _vocabulary_cells(probe, types, {s: feeds.get(s, []) for s in coded}, missing_codes, missing)
+    vocabularies, unseen, cells = _vocabulary_cells(
+        probe, types, {s: feeds.get(s, []) for s in coded}, missing_codes, missing
+    )
     numbers = {source: columns for source, columns in feeds.items() if source not in coded}
-    targets = {column: _targets(questions, asked_by[column], probe) for columns in numbers.values() for column in columns}
+    targets = {
+        column: _targets(questions, asked_by[column], probe) for columns in numbers.values() for column in columns
+    }
     cells |= _number_cells(probe, types, numbers, targets)
 
     answers = Answers(questions)
@@ -398,11 +406,9 @@ def _vocabulary_cells(
         vocabulary = {value: code for code, value in enumerate(known[source].tolist())}
         rows = list(codes[: len(vocabulary)])
         alike = np.array_equal(none_codes[columns], missing_codes[columns], equal_nan=True)
-        if none[source] and not (missing[source] and alike):
-            vocabulary[None] = len(vocabulary)
+        if none[source] != missing[source] or not alike:
+            vocabulary[None] = len(vocabulary) if none[source] else REFUSED
             rows.append(none_codes)
-        elif missing[source] and not none[source]:
-            vocabulary[None] = REFUSED
         vocabularies[source] = vocabulary
         rows.append(unseen_codes)
         cells[source] = Cells(None, {column: np.array([row[column] for row in rows]) for column in columns})
@@ -655,7 +661,9 @@ class Answers:
         plain = not self.questions.is_missing(values).any() and not self.questions.zero_is_missing[asked].any()
         if plain and (ascending[1:] >= ascending[:-1]).all():
             n_left = np.searchsorted(ascending, self.questions.threshold[asked], side="right")
-            self._set(asked, ascending.size - n_left if falling else n_left, n_left > 0 if falling else n_left == 0, upper)
+            self._set(
+                asked, ascending.size - n_left if falling else n_left, n_left > 0 if falling else n_left == 0, upper
+            )
             self.swapped[asked] = np.where(n_left == ascending.size, False, self.swapped[asked])
             return
         for question in asked.tolist():
@@ -757,19 +765,29 @@ class _Unfolding:
             elif end == last:  # only a missing value goes the other way
                 number, none = (first, last, True, False), (first, last, False, True)
                 row = [source, np.inf, 0, 0, False]
-                return old, reach, row, [
-                    (children[first_left], reach | {source: number}),
-                    (children[missing_left], reach | {source: none}),
-                ]
+                return (
+                    old,
+                    reach,
+                    row,
+                    [
+                        (children[first_left], reach | {source: number}),
+                        (children[missing_left], reach | {source: none}),
+                    ],
+                )
             else:
                 joins = missing and missing_left == first_left
                 below = (first, end, True, joins)
                 above = (end, last, True, missing and not joins)
                 row = [source, upper[end - 1], 0, 0, joins]
-                return old, reach, row, [
-                    (children[first_left], reach | {source: below}),
-                    (old, reach | {source: above}),
-                ]
+                return (
+                    old,
+                    reach,
+                    row,
+                    [
+                        (children[first_left], reach | {source: below}),
+                        (old, reach | {source: above}),
+                    ],
+                )
         return old, reach, [-1, 0.0, 0, 0, False], []
 
     def _sides(self, question: int) -> B1:
@@ -782,4 +800,6 @@ class _Unfolding:
         return np.asarray(below ^ self.answers.swapped[question])
 
 
-_Reach = dict[int, tuple[int, int, bool, bool]]  # of a column: first cell, end, whether numbers and missing values arrive
+_Reach = dict[
+    int, tuple[int, int, bool, bool]
+]  # of a column: first cell, end, whether numbers and missing values arrive

@@ -9,7 +9,7 @@ threshold, which bisection over the floats finds. So the library's own rounding 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -95,10 +95,12 @@ class PipelineReader:
     def columns(self, X: Any) -> list[Any]:
         """Take a table apart into one array for each column of the pipeline."""
         if hasattr(X, "columns"):
-            arrays = [column.array for _, column in X.items()]
+            arrays = [_array(column) for _, column in X.items()]
             if self.names is not None:
                 at = {name: position for position, name in enumerate(X.columns)}
-                absent = [name for name, needed in zip(self.names, self.needed, strict=True) if needed and name not in at]
+                absent = [
+                    name for name, needed in zip(self.names, self.needed, strict=True) if needed and name not in at
+                ]
                 if absent:
                     raise DataError(f"The table lacks columns that the pipeline was fitted on: {absent}. Add them.")
                 empty = np.full(len(X), np.nan)
@@ -150,11 +152,8 @@ class PipelineReader:
                 self._refuse(position, "a missing value")
             if not missing.all() and not self.unseen[position]:
                 self._refuse(position, f"the value {cells[~missing][0]!r}, which it was not fitted on")
-            codes[elsewhere] = np.where(missing, np.nan, self._unseen_code(vocabulary))
+            codes[elsewhere] = np.where(missing, np.nan, len(vocabulary))
         return codes
-
-    def _unseen_code(self, vocabulary: dict[Any, int]) -> int:
-        return len(vocabulary) - (vocabulary.get(None) == REFUSED)
 
     def _refuse(self, position: int, what: str) -> None:
         raise DataError(
@@ -164,6 +163,11 @@ class PipelineReader:
 
     def _name(self, position: int) -> Any:
         return position if self.names is None else repr(self.names[position])
+
+
+def _array(column: Any) -> Any:
+    """Take the plain array of a column, or the array of pandas that it is held in."""
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
 FEW = 200  # so many values are looked up faster one by one than first grouped
@@ -196,8 +200,9 @@ class PipelineOracle(TreeOracle):
     columns: float64 at first, which serves integers too, and others by `for_table`.
     """
 
+    read: PipelineReader
     note: str = ""
-    folder: _Folder | None = None
+    folder: _Folder = field(kw_only=True)
 
     def for_table(self, X: Any) -> PipelineOracle:
         """Fold for the column types of a table, for instance of the background."""
