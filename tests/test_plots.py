@@ -1,0 +1,135 @@
+"""Pictures: axes in, axes out, in the user's units; long and hostile names do no harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from macem.errors import OptionError
+from macem.results import Explanations
+from tests.hand_made import explanation, explanations
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+from matplotlib import pyplot  # noqa: E402
+
+from macem import plots  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Any:
+    yield
+    pyplot.close("all")
+
+
+def texts(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.findobj(matplotlib.text.Text) if text.get_text()]
+
+
+def test_explanation_shows_values_in_the_users_units() -> None:
+    _, ax = pyplot.subplots()
+    assert plots.plot_explanation(explanation(), ax) is ax
+    shown = texts(ax)
+    for expected in ("duration", "purpose", "amount", "18", "36", "new car", "radio/tv", "2319.5", "5000", "9000"):
+        assert expected in shown
+    assert "Row 7: bad (probability 0.70)" in shown
+
+
+def test_every_outcome_is_drawn() -> None:
+    for one in explanations(1):
+        ax = plots.plot_explanation(one)
+        ax.figure.canvas.draw()
+        assert any(f"Row {one.index}" in text for text in texts(ax))
+        for part in plots.plot_application(one):
+            part.figure.canvas.draw()
+
+
+def test_long_names_and_dollars() -> None:
+    name = "$months_since_" * 12
+    one = explanation(purpose="$a$ <b>" * 30)
+    ax = plots.plot_explanation(one)
+    ax.set_title(name.replace("$", r"\$"))
+    ax.figure.canvas.draw()
+    assert max(len(line) for text in texts(ax)[:12] for line in text.split("\n")) < 200
+
+
+def test_a_missing_value_has_a_place() -> None:
+    plots.plot_explanation(explanation(duration=np.nan)).figure.canvas.draw()
+    for ax in plots.plot_application(explanation(duration=None)):
+        ax.figure.canvas.draw()
+
+
+def test_batch_counts_rows() -> None:
+    axes = plots.plot_batch(explanations(8))
+    positives, negatives, _ = axes
+    widths = [bar.get_width() for bar in negatives.patches]
+    # 8 of the 10 rows that were asked for a negative change purpose, and amount.
+    assert widths == pytest.approx([80.0, 80.0])
+    assert [bar.get_width() for bar in positives.patches] == pytest.approx([80.0])
+
+
+def test_batch_without_any_change() -> None:
+    for batch in (Explanations(), explanations(0)):
+        for ax in plots.plot_batch(batch):
+            ax.figure.canvas.draw()
+
+
+def test_tree_path_picture_marks_what_matches() -> None:
+    path = [("duration", "> 22"), ("housing", "is own")]
+    ax = plots.plot_tree_path(path, explanation())
+    ax.figure.canvas.draw()
+    shown = texts(ax)
+    assert "duration\n> 22" in shown
+    arrows = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+    # Two along the path, and one from the positive's feature that is on it.
+    assert len(arrows) == 3
+
+
+def test_profile_path_and_frequency_map_of_a_tree(german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
+    from sklearn.tree import DecisionTreeClassifier
+
+    import macem
+
+    X, y = german_credit
+    X = X[["duration", "credit_amount", "age"]]
+    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y)
+    explainer = macem.Explainer(model, X)
+    row = X.iloc[[3]]
+    made = explainer.explain(row)[0]
+    ax = plots.plot_profile(explainer, row, "duration", explanation=made)
+    line = ax.lines[0]
+    ask = row.loc[[row.index[0]] * 2].assign(duration=[int(line.get_xdata()[0]), int(line.get_xdata()[-1])])
+    assert line.get_ydata()[[0, -1]] == pytest.approx(model.predict_proba(ask)[:, 0])
+    assert any("the row: " in text for text in texts(ax))
+    with pytest.raises(OptionError, match="durationn"):
+        plots.plot_profile(explainer, row, "durationn")
+    with pytest.raises(OptionError, match="2 rows"):
+        plots.plot_profile(explainer, X.head(2), "duration")
+    path = plots.tree_path(explainer, row)
+    visited = model.tree_.feature[model.decision_path(row).indices]
+    assert [name for name, _ in path] == [X.columns[at] for at in visited if at >= 0]
+    with pytest.raises(OptionError, match="numeric"):
+        plots.plot_frequency_map(explainer.features, "duration")
+
+
+def test_frequency_map_covers_the_interval() -> None:
+    from macem.features import Features
+
+    features = Features.fit(pd.DataFrame({"letter": ["A"] * 11 + ["B"] * 6 + ["C"]}))
+    ax = plots.plot_frequency_map(features, "letter")
+    # The paper's figure 2: A, B and C with frequencies 11, 6 and 1 stand at 0, 0.5 and 1.
+    steps = [line for line in ax.lines if len(line.get_xdata()) == 2]
+    assert np.concatenate([line.get_xdata() for line in steps]) == pytest.approx([0, 0.25, 0.25, 0.75, 0.75, 1])
+    assert [line.get_ydata()[0] for line in steps] == [11, 6, 1]
+
+
+def test_tree_path_needs_a_single_tree() -> None:
+    class Explainer:
+        oracle = None
+
+    with pytest.raises(OptionError, match="single tree"):
+        plots.tree_path(Explainer(), None)
