@@ -301,7 +301,7 @@ class Explainer:
             there = np.repeat(predicted == target, len(kinds)) & np.tile([k == problem.NEGATIVE for k in kinds], len(table))
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         self._solve(work, plan, weights, schedule, limits, ask)
-        shown, verdict = self._verify(table, work, ask, plan, weights, limits, predicted, target)
+        shown, verdict = self._verify(table, work, ask, plan, weights, limits, probabilities, predicted)
         return self._assemble(table, numbers, probabilities, predicted, kinds, work, shown, verdict)
 
     def _solve(
@@ -357,12 +357,13 @@ class Explainer:
         plan: Plan,
         weights: kernel.Weights,
         limits: Limits,
+        probabilities: F8,
         predicted: I8,
-        target: int | None,
     ) -> tuple[pd.DataFrame, _Verdict]:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
         found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-        shown, verdict = self._judge(table, work, ask, found, predicted, check=True)
+        shown, verdict = self._judge(table, work, ask, found)
+        self._refuse_if_changed(table, probabilities, predicted, verdict)
         failed = found[~verdict.holds[found]]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
@@ -374,46 +375,44 @@ class Explainer:
             work.best.row["n_queries"][failed] += again.best.row["n_queries"]
             work.best.row["proved"][failed] = False
             found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-            shown, verdict = self._judge(table, work, ask, found, predicted, check=False)
+            shown, verdict = self._judge(table, work, ask, found)
             failed = found[~verdict.holds[found]]
         work.best.row["cost"][failed] = np.inf
         work.best.row["proved"][failed] = False
         return shown, verdict
 
     def _judge(
-        self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8, predicted: I8, *, check: bool
+        self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8
     ) -> tuple[pd.DataFrame, _Verdict]:
         """One call of the model with the rows and all examples found for them."""
         n, k = work.problems.row.size, len(self.classes)
         owners = ask.owners[found]
         shown = self.features.frame(work.best.numbers[found], table.iloc[owners], ask.numbers[owners])
-        asked = pd.concat([table, shown]) if check else shown
-        model_table = self.features.model_table(asked)
+        model_table = self.features.model_table(pd.concat([table, shown]))
         answers = self._live.predict_proba(model_table)
         if self._follows_argmax and self._axes is not None and not _unsure(answers).any():
             labels = answers.argmax(axis=1)
         else:
             labels = _predict(self._live, model_table)
-        if check:
-            self._refuse_if_changed(table, answers[: len(table)], labels[: len(table)], predicted)
-            answers, labels = answers[len(table) :], labels[len(table) :]
-        verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool))
+        own = slice(None, len(table))
+        verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool), answers[own], labels[own])
+        answers, labels = answers[len(table) :], labels[len(table) :]
         verdict.probabilities[found] = answers
         verdict.labels[found] = labels
         keep, goal = work.problems.row["keep"][found] == 1, work.problems.row["goal"][found]
         verdict.holds[found] = np.where(keep, labels == goal, labels != goal)
         return shown, verdict
 
-    def _refuse_if_changed(self, table: pd.DataFrame, answers: F8, labels: I8, predicted: I8) -> None:
-        expected = self.oracle.predict_proba(self.features.model_table(table)) if self._axes is not None else None
-        gap = np.zeros(len(table)) if expected is None else np.abs(expected - answers).max(axis=1)
-        wrong = np.flatnonzero((gap > CHANGED) | (labels != predicted))
+    def _refuse_if_changed(self, table: pd.DataFrame, before: F8, predicted: I8, verdict: _Verdict) -> None:
+        gap = np.abs(before - verdict.own_probabilities).max(axis=1)
+        wrong = np.flatnonzero((gap > CHANGED) | (verdict.own_labels != predicted))
         if wrong.size:
             row = wrong[0]
             raise ModelChangedError(
                 f"The model changed since the explainer was made, or answers the same row in two ways: row "
                 f"{table.index[row]!r} was class {self.classes[predicted[row]]!r} and is class "
-                f"{self.classes[labels[row]]!r} now (gap in probability {gap[row]:.3g}). Make a new Explainer."
+                f"{self.classes[verdict.own_labels[row]]!r} now (gap in probability {gap[row]:.3g}). "
+                "Make a new Explainer."
             )
 
     def _bases(self, numbers: F8) -> F8:
@@ -571,11 +570,13 @@ class Explainer:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """What the user's own model says of the examples."""
+    """What the user's own model says of the examples, and of the rows themselves."""
 
     probabilities: F8
     labels: I8
     holds: NDArray[np.bool_]
+    own_probabilities: F8
+    own_labels: I8
 
 
 @dataclass(frozen=True)

@@ -1895,3 +1895,67 @@ def code_rows(plan: Plan, axes: Axes, problems: Problems, rows: I8, numbers: F8,
     for at in range(rows.size):
         for feature in range(numbers.shape[1]):
             codes[at, feature] = code_of(plan, problems, axes.level_code, rows[at], feature, numbers[at, feature])
+
+
+MOST_LEVELS = 32  # levels of one feature that are asked of a black box
+PULLS = 9  # steps between the reference and a moved feature
+
+
+@compiled
+def grid_moves(
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    numbers: F8,
+    bound: float,
+    steps: F8,
+    moves: Records,
+) -> int:
+    """List moves of one state that are worth a query where no profile can be read; returns how many.
+
+    `steps` are distances from the reference, in working coordinates; a feature that has moved already is pulled back
+    in even steps instead.
+    """
+    n_moves = 0
+    cost = cost_of(plan, weights, problems, p, numbers)
+    for feature in range(plan.feature.size - 1):
+        if not problems.cell[p, feature].movable:
+            continue
+        current = numbers[feature]
+        reference = problems.cell[p, feature].reference
+        rest = cost - feature_cost(plan, weights, problems, p, feature, current)
+        first = n_moves
+        on_levels = plan.feature[feature].kind > GRID
+        n_levels = plan.feature[feature + 1].first_level - plan.feature[feature].first_level
+        n_tries = min(MOST_LEVELS, n_levels) if on_levels else 2 * steps.size + 4
+        if not on_levels and current != reference:
+            n_tries = PULLS
+        for attempt in range(n_tries):
+            if on_levels:
+                number = np.float64(attempt)
+                if not problems.allowed[p, plan.feature[feature].first_level + attempt]:
+                    continue
+            elif current != reference:
+                number = settle(plan, problems, p, feature, reference + (current - reference) * attempt / PULLS)
+            elif attempt < 2 * steps.size:
+                step = steps[attempt // 2] * plan.feature[feature].scale
+                number = settle(plan, problems, p, feature, reference + (step if attempt % 2 else -step))
+            else:
+                end = attempt - 2 * steps.size
+                number = problems.bound[p, feature, end // 2, end % 2]
+                if problems.bound[p, feature, end // 2, 0] > problems.bound[p, feature, end // 2, 1] or abs(number) == np.inf:
+                    continue
+            if number == current:
+                continue
+            known = False
+            for move in range(first, n_moves):
+                known = known or moves[move].number == number
+            if known:
+                continue
+            moves[n_moves].cost = rest + feature_cost(plan, weights, problems, p, feature, number)
+            if moves[n_moves].cost < bound:
+                moves[n_moves].feature = feature
+                moves[n_moves].number = number
+                n_moves += 1
+    return n_moves

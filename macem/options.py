@@ -77,7 +77,7 @@ class SearchOptions:
             except ValueError:
                 raise OptionError(f"{name}={value!r} holds something that is not a number; give a tuple of numbers.") from None
             object.__setattr__(self, name, numbers)
-        for name, least in (("n_steps", 0), ("n_directions", 1), ("beam_width", 3)):
+        for name, least in (("n_steps", 0), ("n_directions", 1), ("beam_width", 4)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise OptionError(f"{name}={value!r} is not a whole number of at least {least}; give one.")

@@ -13,8 +13,7 @@ __all__ = ["batched", "on_table", "sensitivity_asked", "sensitivity_on_table"]
 
 MAX_ROUNDS = 12  # outward rounds; inward rounds end by themselves
 GRID_STEPS = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the range, where no profile can be read
-MOST_LEVELS = 32  # levels of one feature that are asked of a black box
-BLACK_BOX_WIDTH = 3  # states per outward round: a black box answers every move by a query
+BLACK_BOX_WIDTH = 4  # states per outward round: a black box answers every move by a query
 
 
 def on_table(
@@ -55,124 +54,82 @@ def sensitivity_on_table(problems: Problems, table: TreeEnsemble, axes: Axes, pl
     return sensitivity
 
 
-def batched(
-    work: Work, plan: Plan, weights: Weights, ask: Ask, limits: Limits
-) -> None:
+def batched(work: Work, plan: Plan, weights: Weights, ask: Ask, limits: Limits) -> None:
     """Refine by asking an oracle: each round of all problems is one batch of grid moves."""
     n, d = work.problems.anchor.shape
+    row = work.best.row
     beam = _beam(n, BLACK_BOX_WIDTH, d)
+    room = kernel.records(kernel.MOVE, _most_grid_moves(plan))
     still = work.open
     for p in still:
         kernel.start_beam(plan, work.problems, weights, beam, p, p)
     while still.size:
         if limits.passed:
-            work.best.row["exhausted"][still] = True
+            row["exhausted"][still] = True
             return
-        asked = [
-            (p, state, *_grid_moves(plan, work, beam, int(p), state)) for p in still for state in range(beam.slot["n_states"][p])
-        ]
-        if not asked:
-            return
-        rows = np.concatenate([np.full(feature.size + 1, p) for p, _, feature, _ in asked])
-        numbers = np.concatenate([_moved(beam.numbers[p, state], *move) for p, state, *move in asked])
+        asked = []
+        for p in still:
+            for state in range(beam.slot["n_states"][p]):
+                numbers = beam.numbers[p, state]
+                n_moves = kernel.grid_moves(plan, weights, work.problems, p, numbers, row["cost"][p], GRID_STEPS, room)
+                asked.append((p, state, room[: n_moves + 1].copy()))
+        rows = np.repeat([p for p, _, _ in asked], [moves.size for _, _, moves in asked])
+        numbers = np.concatenate([_moved(beam.numbers[p, state], moves) for p, state, moves in asked])
         margins, reached = np.empty(rows.size), np.empty(rows.size, bool)
         for first in range(0, rows.size, MAX_QUERIES_AT_ONCE):
             some = slice(first, first + MAX_QUERIES_AT_ONCE)
-            kernel.judge_rows(
-                weights, work.problems, rows[some], ask(numbers[some], rows[some]), margins[some], reached[some]
-            )
-        costs = np.empty(rows.size)
-        kernel.cost_rows(plan, weights, work.problems, rows, numbers, costs)
+            answers = ask(numbers[some], rows[some])
+            kernel.judge_rows(weights, work.problems, rows[some], answers, margins[some], reached[some])
         kernel.keep_rows(plan, weights, work.problems, work.best, rows, numbers, reached)
         at = 0
-        for p, state, feature, number in asked:
-            here = slice(at + 1, at + 1 + feature.size)
-            moves = kernel.records(
-                kernel.MOVE,
-                feature.size + 1,
-                feature=[*feature, -1],
-                number=[*number, 0.0],
-                cost=[*costs[here], 0.0],
-                margin=[*margins[here], 0.0],
-                reached=[*reached[here], False],
-            )
-            work.best.row["n_queries"][p] += feature.size + 1
-            kernel.absorb_moves(beam, p, state, work.best.row["cost"][p], moves, feature.size, margins[at])
-            at += feature.size + 1
+        for p, state, moves in asked:
+            here = slice(at, at + moves.size - 1)
+            moves["margin"][:-1], moves["reached"][:-1] = margins[here], reached[here]
+            at += moves.size
+            row["n_queries"][p] += moves.size
+            kernel.absorb_moves(beam, p, state, row["cost"][p], moves, moves.size - 1, margins[at - 1])
+        row["exhausted"][still] |= row["n_queries"][still] >= work.best.max_queries
         for p in still:
-            if work.best.row["n_queries"][p] >= work.best.max_queries:
-                work.best.row["exhausted"][p] = True
             kernel.next_states(plan, weights, work.problems, beam, p, p, work.best, MAX_ROUNDS)
-        still = np.array([p for p in still if beam.slot["n_states"][p] > 0 and not work.best.row["exhausted"][p]], dtype=np.int64)
+        still = still[(beam.slot["n_states"][still] > 0) & ~row["exhausted"][still]]
 
 
 def sensitivity_asked(problems: Problems, plan: Plan, weights: Weights, ask: Ask) -> F8:
     """`sensitivity_on_table` for any oracle, over a grid of each feature's range."""
     n, d = problems.anchor.shape
-    rows, features, numbers = [], [], []
-    for p in range(n):
-        rows.append(p)
-        features.append(-1)
-        numbers.append(problems.anchor[p])
-        for feature in np.flatnonzero(problems.cell["movable"][p]):
-            for number in _grid(plan, problems, p, int(feature), problems.anchor[p, feature]):
-                moved = problems.anchor[p].copy()
-                moved[feature] = number
-                rows.append(p)
-                features.append(int(feature))
-                numbers.append(moved)
-    row, feature = np.array(rows, dtype=np.int64), np.array(features)
     sensitivity = np.zeros((n, d))
-    if not n:
+    room = kernel.records(kernel.MOVE, _most_grid_moves(plan))
+    asked = []
+    for p in range(n):
+        n_moves = kernel.grid_moves(plan, weights, problems, p, problems.anchor[p], np.inf, GRID_STEPS, room)
+        asked.append(room[: n_moves + 1].copy())
+    if not asked:
         return sensitivity
-    table = np.array(numbers)
-    goal = np.concatenate(
+    rows = np.repeat(np.arange(n), [moves.size for moves in asked])
+    numbers = np.concatenate([_moved(problems.anchor[p], moves) for p, moves in enumerate(asked)])
+    answers = np.concatenate(
         [
-            ask(table[first : first + MAX_QUERIES_AT_ONCE], row[first : first + MAX_QUERIES_AT_ONCE])
-            for first in range(0, row.size, MAX_QUERIES_AT_ONCE)
+            ask(numbers[first : first + MAX_QUERIES_AT_ONCE], rows[first : first + MAX_QUERIES_AT_ONCE])
+            for first in range(0, rows.size, MAX_QUERIES_AT_ONCE)
         ]
-    )[np.arange(row.size), problems.row["goal"][row]]
-    own = goal[feature < 0]
-    moved = feature >= 0
-    np.maximum.at(sensitivity, (row[moved], feature[moved]), np.abs(goal[moved] - own[row[moved]]))
+    )[np.arange(rows.size), problems.row["goal"][rows]]
+    at = 0
+    for p, moves in enumerate(asked):
+        theirs = answers[at : at + moves.size]
+        np.maximum.at(sensitivity[p], moves["feature"][:-1], np.abs(theirs[:-1] - theirs[-1]))
+        at += moves.size
     return sensitivity
 
 
-def _grid_moves(plan: Plan, work: Work, beam: Beam, p: int, state: int) -> tuple[np.ndarray, F8]:
-    """Moves of one state that cost less than the best: features and numbers."""
-    numbers = beam.numbers[p, state]
-    features, moved = [], []
-    for feature in np.flatnonzero(work.problems.cell["movable"][p]):
-        for number in _grid(plan, work.problems, p, int(feature), numbers[feature]):
-            features.append(int(feature))
-            moved.append(number)
-    feature, number = np.array(features, dtype=np.int64), np.array(moved)
-    return feature, number
-
-
-def _grid(plan: Plan, problems: Problems, p: int, feature: int, current: float) -> list[float]:
-    """Values of one feature that are worth a query, without the current one."""
-    reference = problems.cell["reference"][p, feature]
-    if plan.feature["kind"][feature] > kernel.GRID:
-        first = plan.feature["first_level"][feature]
-        levels = np.flatnonzero(problems.allowed[p, first : plan.feature["first_level"][feature + 1]])[:MOST_LEVELS]
-        return [float(level) for level in levels if level != current]
-    if current != reference:  # between the reference and where it stands: a pull
-        steps = reference + (current - reference) * np.arange(0, 9) / 9.0
-    else:
-        span = GRID_STEPS * plan.feature["scale"][feature]
-        steps = np.concatenate([reference + span, reference - span])
-        ends = problems.bound[p, feature].ravel()
-        steps = np.concatenate([steps, ends[np.isfinite(ends)]])
-    settled = [kernel.settle(plan, problems, p, feature, step) for step in steps]
-    return sorted({number for number in settled if number != current}, key=lambda number: abs(number - reference))
-
-
-def _moved(state: F8, feature: np.ndarray, number: F8) -> F8:
-    """The state itself, then one row per move."""
-    rows = np.repeat(state[None, :], feature.size + 1, axis=0)
-    rows[np.arange(1, feature.size + 1), feature] = number
+def _moved(state: F8, moves: Records) -> F8:
+    """One row per move of a state, and last the state itself."""
+    rows = np.repeat(state[None, :], moves.size, axis=0)
+    rows[np.arange(moves.size - 1), moves["feature"][:-1]] = moves["number"][:-1]
     return rows
+
+
+def _most_grid_moves(plan: Plan) -> int:
+    return (plan.feature.size - 1) * max(kernel.MOST_LEVELS, 2 * GRID_STEPS.size + 4, kernel.PULLS) + 1
 
 
 def _beam(n_slots: int, width: int, d: int) -> Beam:
@@ -186,7 +143,7 @@ def _beam(n_slots: int, width: int, d: int) -> Beam:
 
 
 def _profile(table: TreeEnsemble, axes: Axes, plan: Plan) -> Profile:
-    n_cells = axes.cut.size + 2 * plan.feature.size - 1
+    n_cells = axes.cut.size + 2 * plan.feature.size
     return Profile(
         step=np.zeros((n_cells, table.start.size)),
         entered=np.zeros(n_cells // 64 + 1, np.uint64),
