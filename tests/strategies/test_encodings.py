@@ -4,6 +4,7 @@ import pickle
 from types import ModuleType
 from typing import Any
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -189,6 +190,26 @@ def test_projection_is_the_nearest_point_of_the_simplex(weights: list[float], da
     np.testing.assert_allclose(project_on_simplex(found[None])[0], found, atol=1e-15)
 
 
+def over_rows(kernel: ModuleType, name: str) -> Any:
+    """An inner function of the kernel over many rows: only compiled code may call one that is compiled."""
+    function = getattr(kernel, name)
+
+    def point_of(plan: Any, numbers: Any, points: Any) -> None:
+        for row in range(len(points)):
+            function(plan, numbers[row], points[row])
+
+    def decode_point(plan: Any, problems: Any, points: Any, uniforms: Any, numbers: Any) -> None:
+        for row in range(len(points)):
+            function(plan, problems, row, points[row], uniforms, row, numbers[row])
+
+    def project(plan: Any, problems: Any, points: Any, weights: Any) -> None:
+        for row in range(len(points)):
+            function(plan, problems, row, points[row], weights)
+
+    driver = {"point_of": point_of, "decode_point": decode_point, "project": project}[name]
+    return numba.njit(driver) if kernel is numbers_kernel else driver
+
+
 def open_problems(features: Features, encoding: Encoding, numbers: np.ndarray) -> numbers_kernel.Problems:
     """Problems that forbid nothing, their own rows far from every point."""
     n, d = numbers.shape
@@ -212,10 +233,9 @@ def test_the_kernel_reads_a_plan_alike(kernel: ModuleType, encoding: Any) -> Non
     rng = np.random.default_rng(3)
     own = features.numbers(MIXED)
     own[0, 1], own[1, [0, 3]] = -1.0, np.nan
-    point = np.empty(fitted.n_coordinates)
-    for row, expected in zip(own, fitted.encode(own), strict=True):
-        kernel.point_of(fitted.plan, row, point)
-        assert np.array_equal(point, expected)
+    encoded = np.empty((6, fitted.n_coordinates))
+    over_rows(kernel, "point_of")(fitted.plan, own, encoded)
+    assert np.array_equal(encoded, fitted.encode(own))
 
     points = rng.normal(size=(200, fitted.n_coordinates))
     first = fitted.plan.feature["first"]
@@ -226,11 +246,9 @@ def test_the_kernel_reads_a_plan_alike(kernel: ModuleType, encoding: Any) -> Non
             points[:, block] = project_on_simplex(points[:, block] + corner) - corner
     uniforms = rng.random((200, 5))
     problems = open_problems(features, fitted, np.tile(features.base, (200, 1)))
-    expected = fitted.decode(points, uniforms)
-    numbers = np.empty(5)
-    for p in range(200):
-        kernel.decode_point(fitted.plan, problems, p, points[p], uniforms, p, numbers)
-        assert np.array_equal(numbers, expected[p])
+    numbers = np.empty((200, 5))
+    over_rows(kernel, "decode_point")(fitted.plan, problems, points, uniforms, numbers)
+    assert np.array_equal(numbers, fitted.decode(points, uniforms))
 
 
 def test_the_kernel_projects_alike(kernel: ModuleType) -> None:
@@ -242,8 +260,7 @@ def test_the_kernel_projects_alike(kernel: ModuleType) -> None:
         corner = np.eye(block.stop - block.start)[0]
         expected[:, block] = project_on_simplex(points[:, block] + corner) - corner
     problems = open_problems(features, fitted, np.tile(features.base, (50, 1)))
-    for p in range(50):
-        kernel.project(fitted.plan, problems, p, points[p], np.empty(3))
+    over_rows(kernel, "project")(fitted.plan, problems, points, np.empty(3))
     np.testing.assert_allclose(points, expected, atol=1e-14)
 
 
