@@ -1,7 +1,7 @@
 """A night's batch: rows explained and written in chunks, in constant memory, so that a killed run can resume.
 
-Each chunk becomes one file in a work folder beside the output, renamed into place once it is whole on the disk; when the
-last is there they are joined into the output. Whatever ends a run early, the chunks that stand are never explained
+Each chunk becomes one file in a work folder beside the output, renamed into place once it is whole on the disk. When
+the last is there they are joined into the output. Whatever ends a run early, the chunks that stand are never explained
 again, and the joined output is byte for byte that of an uninterrupted run.
 """
 
@@ -109,12 +109,13 @@ def run(
     errors = output.with_name(output.name + ".errors.csv")
     if not resume and folder.exists():
         raise OptionError(f"{folder} holds an unfinished run; go on with it by --resume, or delete it to begin anew.")
+    if resume and _finished(output, identity):
+        # A kill may have come after the output was whole, and before the parts were gone.
+        shutil.rmtree(folder, ignore_errors=True)
+        counts = json.loads(provenance_path(output).read_text(encoding="utf-8"))["counts"]
+        return Outcome(counts["explained"], counts["errors"], counts["explained"], 0, 0.0, output, _if_there(errors))
     if folder.exists():
         _same_run(folder / "run.json", identity)
-    elif resume and _finished(output, identity):
-        recorded = json.loads(provenance_path(output).read_text(encoding="utf-8"))
-        counts = recorded["counts"]
-        return Outcome(counts["explained"], counts["errors"], counts["explained"], 0, 0.0, output, _if_there(errors))
     schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
     resumed = 0
     try:

@@ -190,10 +190,9 @@ class RowFile:
                 table = (
                     table.drop(index=table.index) if len(bad) == len(table) else table.iloc[_others(len(table), bad)]
                 )
-                # Without the bad cells the column may be of the background's dtype again.
-                table = table.astype(
-                    {name: dtype for name, dtype in self.row_dtypes.items() if table[name].dtype != dtype}
-                )
+                # Without the bad cells a column of numbers is of the background's dtype again.
+                numeric = [name for name, dtype in self.row_dtypes.items() if pd.api.types.is_numeric_dtype(dtype)]
+                table = table.astype({name: self.row_dtypes[name] for name in numeric if table[name].notna().all()})
             yield Chunk(table, refused)
 
 

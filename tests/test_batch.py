@@ -86,3 +86,108 @@ def test_killed_and_resumed_is_byte_for_byte_the_same(tmp_path: Path, suffix: st
     # What was explained before the last whole chunk is never explained again: 10, 30 and 0 rows stood after the kills.
     explained = [int(line) for line in log.read_text().split()]
     assert explained == [*range(13), *range(10, 40), *range(40, 45), *range(40, 75)]
+
+
+def test_bad_rows_are_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+    frame = rows(30)
+    frame.loc[4, "amount"] = -1.0
+    frame.loc[17, "age"] = 95
+    source = write(frame, tmp_path / "rows.csv")
+    lines = source.read_text().splitlines()
+    lines[1 + 9] += ",one too many"
+    lines[1 + 12] = lines[1 + 12].replace(lines[1 + 12].split(",")[0], "twelve", 1)
+    source.write_text("\n".join(lines) + "\n")
+    outcome = run(source, tmp_path / "out.csv")
+    assert (outcome.n_explained, outcome.n_errors) == (26, 4)
+    assert outcome.errors is not None
+    errors = pd.read_csv(outcome.errors).set_index("row")["reason"]
+    assert sorted(errors.index) == [4, 9, 12, 17]
+    for label, words in {4: "below zero", 9: "5 fields", 12: "'twelve', which is no number", 17: "too old"}.items():
+        assert words in errors[label]
+    table = files.read_table(outcome.output)
+    assert sorted(set(range(30)) - set(table["macem_row"])) == [4, 9, 12, 17]
+
+
+def test_a_dead_model_ends_the_run_and_it_resumes(tmp_path: Path) -> None:
+    source = write(rows(40), tmp_path / "rows.csv")
+    whole = run(source, tmp_path / "whole.csv").output
+    with pytest.raises(batch.BatchError, match=r"does not answer any more: no connection.*--resume"):
+        run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=25))
+    outcome = run(source, tmp_path / "out.csv", resume=True)
+    assert outcome.n_resumed == 20
+    assert outcome.output.read_bytes() == whole.read_bytes()
+
+
+def test_a_full_disk_ends_the_run_and_it_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write(rows(40), tmp_path / "rows.csv")
+    save, saved = files.save_table, []
+
+    def full(path: Path, table: Any) -> None:
+        if len(saved) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        saved.append(path)
+        save(path, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "save_table", full)
+        with pytest.raises(batch.BatchError, match="disk is full"):
+            run(source, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+    assert run(source, tmp_path / "out.csv", resume=True).n_resumed == 20
+
+
+def test_an_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
+    source = write(rows(40), tmp_path / "rows.csv")
+    with pytest.raises(batch.BatchError):
+        run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=15))
+    with pytest.raises(OptionError, match="unfinished run"):
+        run(source, tmp_path / "out.csv")
+    with pytest.raises(OptionError, match="another chunk_rows"):
+        run(source, tmp_path / "out.csv", chunk_rows=7, resume=True)
+
+
+def test_resuming_a_finished_run_does_nothing(tmp_path: Path) -> None:
+    source = write(rows(20), tmp_path / "rows.csv")
+    first = run(source, tmp_path / "out.csv")
+    before = first.output.stat().st_mtime_ns
+    dead = ThresholdExplainer(dead_after=0)
+    assert run(source, tmp_path / "out.csv", dead, resume=True).n_resumed == 20
+    assert first.output.stat().st_mtime_ns == before
+
+
+def test_a_kill_while_the_folder_is_removed_explains_nothing_again(tmp_path: Path) -> None:
+    source = write(rows(20), tmp_path / "rows.csv")
+    whole = run(source, tmp_path / "whole.csv").output.read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch.shutil, "rmtree", lambda folder, **_: (folder / "00000000.arrow").unlink())
+        run(source, tmp_path / "out.csv")
+    run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=0), resume=True)
+    assert (tmp_path / "out.csv").read_bytes() == whole
+    assert not (tmp_path / "out.csv.parts").exists()
+
+
+def test_chunks_do_not_change_the_output(tmp_path: Path) -> None:
+    frame = rows(33)
+    frame["age"] = frame["age"].astype(float)
+    frame.loc[20, "age"] = float("nan")
+    source = write(frame, tmp_path / "rows.csv")
+    outputs = {run(source, tmp_path / f"{size}.csv", chunk_rows=size).output.read_bytes() for size in (1, 10, 100)}
+    assert len(outputs) == 1
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    source = write(rows(0), tmp_path / "rows.csv")
+    outcome = run(source, tmp_path / "out.parquet")
+    assert outcome.n_explained == 0
+    assert "macem_row" in files.read_table(outcome.output)
+
+
+def test_results_read_back(tmp_path: Path) -> None:
+    source = write(rows(6), tmp_path / "rows.csv")
+    for suffix in (".csv", ".parquet", ".jsonl"):
+        back = files.read_explanations(run(source, tmp_path / f"out{suffix}").output)
+        assert len(back) == 6
+        assert back.provenance["counts"] == {"explained": 6, "errors": 0, "queries": 1440}
+        fresh = ThresholdExplainer().explain(next(files.RowFile(source, rows(50)).chunks(10)).frame)
+        assert [one.reason() for one in back] == [one.reason() for one in fresh]
+        assert json.dumps(str(back)) == json.dumps(str(fresh))

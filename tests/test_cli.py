@@ -1,0 +1,227 @@
+"""The command: model files and tables in, explained rows and a report out, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from macem import cli, files
+from macem.adapters import model_files
+from macem.errors import ModelError, UnsupportedModelError
+
+pytest.importorskip("pyarrow")
+
+COLUMNS = ["duration", "credit_amount", "age"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, german_credit: tuple[pd.DataFrame, pd.Series], monkeypatch: pytest.MonkeyPatch) -> Path:
+    X, y = german_credit
+    X.loc[:299, COLUMNS].assign(target=y).to_csv(tmp_path / "train.csv", index=False)
+    X.loc[300:311, COLUMNS].to_csv(tmp_path / "rows.csv", index=False)
+    model = DecisionTreeClassifier(max_depth=4, random_state=0).fit(X.loc[:299, COLUMNS], y[:300])
+    joblib.dump(model, tmp_path / "model.joblib")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def explain(*options: str, model: str = "model.joblib", output: str = "out.csv") -> int:
+    fixed = ["explain", model, "rows.csv", "--background", "train.csv", "--output", output, "--trust-pickle"]
+    return cli.main([*fixed, *options])
+
+
+def test_explains_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain("--report", "report.html") == cli.DONE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "12 rows explained" in captured.err
+    table = files.read_table("out.csv")
+    model = joblib.load("model.joblib")
+    # The class of every example, on the values as written.
+    shown = table[table["macem_status"] != "none exists"]
+    shown = shown[shown[COLUMNS].notna().all(axis=1)]
+    assert len(shown) >= 24
+    assert list(model.predict(shown[COLUMNS])) == list(shown["macem_prediction"])
+    assert "The model&#39;s decision is" in (folder / "report.html").read_text(encoding="utf-8")
+    provenance = json.loads((folder / "out.csv.provenance.json").read_text(encoding="utf-8"))
+    assert provenance["model_class"] == "sklearn.tree._classes.DecisionTreeClassifier"
+
+
+def test_options_reach_the_explainer(folder: Path) -> None:
+    options = ["--kinds", "negative", "--frozen", "age", "--directions", "duration=decrease", "--quiet"]
+    assert explain(*options, "--no-away-from-base", "--ranges", "credit_amount=500:20000") == cli.DONE
+    table = files.read_table("out.csv")
+    assert set(table["macem_kind"]) == {"row", "negative"}
+    own, negative = (table[table["macem_kind"] == kind].set_index("macem_row") for kind in ("row", "negative"))
+    found = negative.index[negative["macem_status"] == "found"]
+    assert len(found)
+    assert (own.loc[found, "age"] == negative.loc[found, "age"]).all()
+    assert (negative.loc[found, "duration"] <= own.loc[found, "duration"]).all()
+
+
+def test_a_toml_file_and_flags_over_it(folder: Path) -> None:
+    (folder / "run.toml").write_text('kinds = ["positive"]\nseed = 3\n[base]\nage = 40\n[options]\nn_steps = 10\n')
+    assert explain("--config", "run.toml", "--seed", "4", "--quiet") == cli.DONE
+    provenance = json.loads((folder / "out.csv.provenance.json").read_text(encoding="utf-8"))
+    assert provenance["settings"]["seed"] == 4
+    assert provenance["settings"]["base"] == {"age": 40}
+    assert provenance["options"]["n_steps"] == 10
+    assert set(files.read_table("out.csv")["macem_kind"]) == {"row", "positive"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--config", "bad.toml"], "'sead', which is no option"),
+        (["--config", "nothing.toml"], "cannot be read"),
+        (["--base", "age"], "NAME=VALUE"),
+        (["--ranges", "age=3"], "NAME=LOW:HIGH"),
+        (["--drop", "tarrget"], "no such column"),
+        (["--frozen", "agee"], "'age'"),
+        (["--target", "great"], "no class of the model"),
+        (["--n-steps", "-1"], "n_steps=-1"),
+    ],
+)
+def test_wrong_options_are_refused_before_any_work(
+    folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "bad.toml").write_text("sead = 1\n")
+    assert explain(*options) == cli.REFUSED
+    assert message in capsys.readouterr().err
+    assert not (folder / "out.csv").exists()
+
+
+def test_a_pickle_is_refused_with_the_reason(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fixed = ["explain", "model.joblib", "rows.csv", "--background", "train.csv", "--output", "out.csv"]
+    assert cli.main(fixed) == cli.REFUSED
+    assert "runs whatever code" in capsys.readouterr().err
+
+
+def test_bad_rows_give_their_own_exit_status(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open("rows.csv", "a") as stream:
+        stream.write("twelve,1,2\n12,inf,30\n")
+    assert explain("--quiet") == cli.SOME_ROWS_FAILED
+    assert "out.csv.errors.csv" in capsys.readouterr().err
+    errors = pd.read_csv("out.csv.errors.csv")
+    assert list(errors["row"]) == [12, 13]
+
+
+def test_interruption_can_be_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from macem.explainer import Explainer
+
+    assert explain("--quiet", output="whole.csv") == cli.DONE
+    full, calls = Explainer.explain, []
+
+    def interrupted(self: Explainer, *arguments: object, **options: object) -> object:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return full(self, *arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Explainer, "explain", interrupted)
+        assert explain("--quiet", "--chunk-rows", "3") == cli.INTERRUPTED
+    assert "--resume" in capsys.readouterr().err
+    assert explain("--chunk-rows", "3", "--resume") == cli.DONE
+    assert "6 of them earlier" in capsys.readouterr().err
+    assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+
+
+def test_report_of_a_result_file(folder: Path) -> None:
+    assert explain("--quiet") == cli.DONE
+    assert cli.main(["report", "out.csv", "--output", "report.html", "--title", "Mine", "--limit", "5"]) == cli.DONE
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Mine" in text
+    assert 'id="row-5"' in text
+    assert 'id="row-6"' not in text
+    assert cli.main(["report", "rows.csv", "--output", "report.html"]) == cli.REFUSED
+
+
+def test_adapters_are_listed_and_broken_ones_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import macem.adapters
+
+    broken = macem.adapters.InstalledAdapter("toyboost", "no_such_module:Adapter", "macem-toyboost", "1.0")
+    monkeypatch.setattr(macem.adapters, "installed_adapters", lambda: (broken,))
+    assert cli.main(["adapters"]) == cli.FAILED
+    out = capsys.readouterr().out
+    assert "macem-toyboost 1.0" in out
+    assert "no_such_module" in out
+
+
+@pytest.mark.slow
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert cli.main(["demo", "--output", str(tmp_path / "demo")]) == cli.DONE
+    out = capsys.readouterr().out
+    assert out.count("Application ") == 5
+    assert out.count("It would still be refused") == 5
+    assert out.count("It would be granted if") == 5
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {"report.html", "application.png"}
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["explain", "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        assert stop.value.code == 0
+    out = capsys.readouterr().out
+    for expected in ("exit status", "--resume", "--trust-pickle", "--n-directions", "pertinent positive"):
+        assert expected in out
+
+
+def test_every_search_option_has_a_flag() -> None:
+    import dataclasses
+
+    from macem.options import SearchOptions
+
+    flags = cli._parser().parse_args(["explain", "m", "r", "--background", "b", "--output", "o"])
+    assert {field.name for field in dataclasses.fields(SearchOptions)} <= set(vars(flags))
+
+
+def test_model_files(tmp_path: Path, german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
+    X, y = german_credit
+    X = X[COLUMNS]
+    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, y)
+    skops = pytest.importorskip("skops.io")
+    skops.dump(model, tmp_path / "m.skops")
+    loaded = model_files.load(str(tmp_path / "m.skops"))
+    assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert model_files.feature_names(loaded) == COLUMNS
+    with pytest.raises(ModelError, match="no model file"):
+        model_files.load(str(tmp_path / "none.skops"))
+    with pytest.raises(UnsupportedModelError, match="no model files end in"):
+        model_files.load("model.h5")
+    (tmp_path / "m.json").write_text("{}")
+    pytest.importorskip("xgboost")
+    with pytest.raises(ModelError, match=r"cannot (be )?read"):
+        model_files.load(str(tmp_path / "m.json"))
+
+
+def test_skops_files_of_unknown_types_are_refused(tmp_path: Path) -> None:
+    skops = pytest.importorskip("skops.io")
+    skops.dump({"path": Path("x")}, tmp_path / "m.skops")
+    with pytest.raises(UnsupportedModelError, match="--trust-type"):
+        model_files.load(str(tmp_path / "m.skops"))
+
+
+def test_onnx(tmp_path: Path, german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
+    pytest.importorskip("onnxruntime")
+    to_onnx = pytest.importorskip("skl2onnx").to_onnx
+    X, y = german_credit
+    numbers = X[COLUMNS].to_numpy(np.float32)
+    model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(numbers, y)
+    (tmp_path / "m.onnx").write_bytes(to_onnx(model, numbers[:1]).SerializeToString())
+    loaded = model_files.load(str(tmp_path / "m.onnx"))
+    assert list(loaded.classes_) == ["bad", "good"]
+    np.testing.assert_allclose(loaded.predict_proba(numbers), model.predict_proba(numbers), atol=1e-6)
+    assert list(loaded.predict(numbers)) == list(model.predict(numbers))
