@@ -626,7 +626,8 @@ class _AskingTable:
 def kernel_hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
     """A 64-bit hash per query: its numbers, and its owner where a cell is the row's own (missing, or never seen)."""
     hashes = np.empty(numbers.shape[0], np.uint64)
-    kernel.hash_rows(np.ascontiguousarray(numbers), np.ascontiguousarray(owners), hashes)
+    numbers = np.ascontiguousarray(numbers)
+    kernel.hash_rows(numbers, numbers.view(np.uint64), owners, hashes)
     return hashes
 
 

@@ -114,14 +114,22 @@ class TreeEnsemble(NamedTuple):
     n_classes: int
 
 
+def _union(number: type, bits: type) -> np.dtype[Any]:
+    """One place read as a number or as its bits; `ndarray.view` takes two seconds to compile, this nothing."""
+    layout = {"names": ["number", "bits"], "formats": [number, bits], "offsets": [0, 0]}
+    return np.dtype((np.record, np.dtype(layout)))  # type: ignore[call-overload]
+
+
+SINGLE_BITS = _union(np.float32, np.uint32)
+DOUBLE_BITS = _union(np.float64, np.uint64)
+
+
 @inner
 def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
     """Turn an (n, d) matrix of numbers and category codes into comparable keys."""
     n_rows, n_features = codes.shape
-    small = np.empty(1, np.float32)
-    small_bits = small.view(np.uint32)
-    large = np.empty(1, np.float64)
-    large_bits = large.view(np.uint64)
+    single = np.empty(1, SINGLE_BITS)
+    double = np.empty(1, DOUBLE_BITS)
     for row in range(n_rows):
         for feature in range(n_features):
             number = codes[row, feature]
@@ -135,15 +143,15 @@ def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
                 else:
                     keys[row, feature] = np.uint64(number)
             elif table.wide == 1:
-                large[0] = number + 0.0  # -0.0 and 0.0 are one key
-                bits = large_bits[0]
+                double[0].number = number + 0.0  # -0.0 and 0.0 are one key
+                bits = double[0].bits
                 if bits >> np.uint64(63):
                     keys[row, feature] = ~bits
                 else:
                     keys[row, feature] = bits | np.uint64(0x8000000000000000)
             else:
-                small[0] = np.float32(number + 0.0)
-                bits = np.uint64(small_bits[0])
+                single[0].number = np.float32(number + 0.0)
+                bits = np.uint64(single[0].bits)
                 if bits >> np.uint64(31):
                     keys[row, feature] = bits ^ np.uint64(0xFFFFFFFF)
                 else:
@@ -308,7 +316,7 @@ COORDINATE = record(
     kind=np.int64,  # CONTINUOUS, GRID (integers, decimals), ORDERED levels (FMA), SIMPLEX (SSA)
     first=np.int64,  # first working coordinate
     first_level=np.int64,  # first entry in the levels
-    base=np.float64,  # b, the base value; the level number of the base for levels
+    base_value=np.float64,  # b, the base value; the level number of the base for levels
     scale=np.float64,  # the unit of a number's coordinate; 1 for levels
     grid=np.float64,  # steps per unit of the data's own grid; 0 where continuous, and for levels
     unseen_place=np.float64,  # coordinate of a level that the background never showed
@@ -367,7 +375,7 @@ def place_of(plan: Plan, feature: int, number: float) -> float:
     if np.isnan(number):
         return 0.0
     if plan.feature[feature].kind <= GRID:
-        return (number - plan.feature[feature].base) / plan.feature[feature].scale
+        return (number - plan.feature[feature].base_value) / plan.feature[feature].scale
     if number < 0.0:
         return plan.feature[feature].unseen_place
     return plan.level[plan.feature[feature].first_level + np.int64(number)].place
@@ -448,7 +456,7 @@ def decode_point(plan: Plan, problems: Problems, p: int, point: F8, uniforms: F8
                 numbers[feature] = own
             else:
                 numbers[feature] = settle(
-                    plan, problems, p, feature, plan.feature[feature].base + plan.feature[feature].scale * point[first]
+                    plan, problems, p, feature, plan.feature[feature].base_value + plan.feature[feature].scale * point[first]
                 )
         elif plan.feature[feature].kind == ORDERED:
             numbers[feature] = nearest_level(plan, problems, p, feature, point[first])
@@ -456,7 +464,7 @@ def decode_point(plan: Plan, problems: Problems, p: int, point: F8, uniforms: F8
             n_levels = plan.feature[feature + 1].first - first
             cumulated = 0.0
             level = 0
-            base = np.int64(plan.feature[feature].base)
+            base = np.int64(plan.feature[feature].base_value)
             for other in range(n_levels):
                 weight = point[first + other] + (1.0 if other == base else 0.0)
                 if weight > 0.0:
@@ -480,7 +488,7 @@ def point_of(plan: Plan, numbers: F8, point: F8) -> None:
         for other in range(first, plan.feature[feature + 1].first):
             point[other] = 0.0
         if numbers[feature] >= 0.0:
-            point[first + np.int64(plan.feature[feature].base)] -= 1.0
+            point[first + np.int64(plan.feature[feature].base_value)] -= 1.0
             point[first + np.int64(numbers[feature])] += 1.0
 
 
@@ -533,7 +541,7 @@ def project(plan: Plan, problems: Problems, p: int, point: F8, weights: F8) -> N
 def _project_on_simplex(plan: Plan, problems: Problems, p: int, feature: int, point: F8, weights: F8) -> None:
     """Euclidean projection of one block onto the simplex of its feasible levels, by sorting (exact)."""
     first = plan.feature[feature].first
-    base = np.int64(plan.feature[feature].base)
+    base = np.int64(plan.feature[feature].base_value)
     level_first = plan.feature[feature].first_level
     n_levels = plan.feature[feature + 1].first - first
     if not problems.cell[p, feature].movable:
@@ -1095,7 +1103,9 @@ def walk_axes(
     own_low = np.empty(n_features, np.int64)
     own_high = np.empty(n_features, np.int64)
     own_levels = np.empty(word_first[n_features], np.uint64)
-    seen = np.full(n_features, -1, np.int64)
+    seen = np.empty(n_features, np.int64)  # the tree that last asked for a feature on its own path
+    for feature in range(n_features):
+        seen[feature] = -1
     for member in range(table.member.size - 1):
         width = table.member[member].width
         for tree in range(table.member[member].first_tree, table.member[member + 1].first_tree):
@@ -1356,7 +1366,7 @@ CHILD = record(
 )
 SLOT = record(
     n_states=np.int64,
-    round=np.int64,  # how many rounds of profiles were asked
+    n_rounds=np.int64,  # how many rounds of profiles were asked
     polished=np.float64,  # the cost that the last inward round started from; inf: still outward
     price=np.float64,  # cost of a unit of margin; 0: not yet known
     missing=np.float64,  # margin that the anchor lacks
@@ -1379,7 +1389,7 @@ def start_beam(plan: Plan, problems: Problems, weights: Weights, beam: Beam, slo
         beam.numbers[slot, 0, feature] = problems.anchor[p, feature]
     beam.state[slot, 0].cost = cost_of(plan, weights, problems, p, problems.anchor[p])
     beam.slot[slot].n_states = 1
-    beam.slot[slot].round = 0
+    beam.slot[slot].n_rounds = 0
     beam.slot[slot].polished = np.inf
     beam.slot[slot].price = 0.0
     for child in range(beam.child.shape[1]):
@@ -1449,10 +1459,10 @@ def next_states(
     """Replace the states by the children of the last outward round, or by those of an inward round around the best."""
     width = beam.child.shape[1]
     n_features = plan.feature.size - 1
-    beam.slot[slot].round += 1
+    beam.slot[slot].n_rounds += 1
     n_states = 0
     if beam.slot[slot].polished == np.inf:
-        if beam.slot[slot].round < max_rounds:
+        if beam.slot[slot].n_rounds < max_rounds:
             grown = np.empty((width, n_features))
             for child in range(width):
                 state = beam.child[slot, child].state
@@ -1545,7 +1555,7 @@ def refine_rows(
                     table, axes, plan, weights, problems, p, beam.numbers[0, state], best.row[p].cost, profile, moves,
                     scratch,
                 )  # fmt: skip
-                best.row[p].n_queries += n_moves + 1
+                best.row[p].n_queries += 1  # one walk answers all its moves
                 if own_reached:
                     keep_if_best(plan, weights, problems, best, p, beam.numbers[0, state])
                 while True:
@@ -1856,9 +1866,8 @@ def keep_rows(
 
 
 @compiled
-def hash_rows(numbers: F8, owners: I8, hashes: U8) -> None:
-    """FNV-1a over the bits of each row; where a cell is the row's own (missing, or never seen) its owner counts too."""
-    bits = numbers.view(np.uint64)
+def hash_rows(numbers: F8, bits: U8, owners: I8, hashes: U8) -> None:
+    """FNV-1a over the `bits` of each row; where a cell is the row's own (missing, or never seen) its owner counts too."""
     prime = np.uint64(0x100000001B3)
     for row in range(numbers.shape[0]):
         value = np.uint64(0xCBF29CE484222325)

@@ -109,7 +109,7 @@ def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: 
 
 def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> tuple[F8, F8]:
     """Feasible numbers as two intervals, within range and direction; an interval whose low > high is empty."""
-    base = np.broadcast_to(plan.feature["base"][:-1], own.shape)
+    base = np.broadcast_to(plan.feature["base_value"][:-1], own.shape)
     mirror = 2.0 * base - own
     above = own >= base
     low = np.full((*own.shape, 2), np.inf)
@@ -145,8 +145,8 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
 
 def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, up: bool, ruled: bool) -> F8:
     """Move interval ends inward to numbers that the data could show and that keep the base-value rule as floats."""
-    base, grid = plan.feature["base"][:-1, None], plan.feature["grid"][:-1, None]
-    radius = np.abs(own - plan.feature["base"][:-1])[..., None]
+    base, grid = plan.feature["base_value"][:-1, None], plan.feature["grid"][:-1, None]
+    radius = np.abs(own - plan.feature["base_value"][:-1])[..., None]
     toward = 1.0 if up else -1.0
     keep = (bound == own[..., None]) | np.isinf(bound)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

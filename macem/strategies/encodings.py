@@ -203,13 +203,13 @@ def encode(plan: Plan, numbers: F8) -> F8:
         present = np.flatnonzero(~np.isnan(column))
         known = column[present]
         if feature["kind"] <= GRID:
-            points[present, first] = (known - feature["base"]) / feature["scale"]
+            points[present, first] = (known - feature["base_value"]) / feature["scale"]
         elif feature["kind"] == ORDERED:
             places = np.append(_levels(plan, at)["place"], feature["unseen_place"])
             points[present, first] = places[known.astype(np.int64)]
         else:  # from the base's corner to the level's; a level never seen has no corner
             seen = present[known >= 0.0]
-            points[seen, first + int(feature["base"])] -= 1.0
+            points[seen, first + int(feature["base_value"])] -= 1.0
             points[seen, first + column[seen].astype(np.int64)] += 1.0
     return points
 
@@ -225,7 +225,7 @@ def decode(plan: Plan, points: F8, uniforms: F8 | None = None) -> F8:
             numbers[:, at] = _nearest_level(_levels(plan, at), block[:, 0])
         else:
             weights = block.copy()
-            weights[:, int(feature["base"])] += 1.0
+            weights[:, int(feature["base_value"])] += 1.0
             numbers[:, at] = _drawn_level(weights, None if uniforms is None else uniforms[:, at])
     return numbers
 
@@ -244,10 +244,10 @@ def _levels(plan: Plan, at: int) -> Records:
 
 def _settled(feature: Any, places: F8) -> F8:
     """Values of a numeric coordinate: on the data's grid, or such that float32 holds them; the base as it is."""
-    values = feature["base"] + feature["scale"] * places
+    values = feature["base_value"] + feature["scale"] * places
     if feature["grid"] > 0.0:
         return np.asarray(np.floor(values * feature["grid"] + 0.5) / feature["grid"])
-    return np.asarray(np.where(places == 0.0, feature["base"], values.astype(np.float32)))
+    return np.asarray(np.where(places == 0.0, feature["base_value"], values.astype(np.float32)))
 
 
 def _nearest_level(levels: Records, places: F8) -> I8:
@@ -299,7 +299,7 @@ def _plan(features: Features, places: list[F8], *, simplex: bool) -> Plan:
             kind=[*kind, -1],
             first=np.append(0, np.cumsum(width)),
             first_level=np.append(0, np.cumsum(n_levels)),
-            base=[*features.base, 0.0],
+            base_value=[*features.base, 0.0],
             scale=[*np.where(is_level, 1.0, features.scale), 1.0],
             grid=[*np.where(features.decimals >= 0, 10.0 ** np.maximum(features.decimals, 0), 0.0), 0.0],
             unseen_place=[*(place.max() + 1.0 if place.size else 0.0 for place in places), 0.0],
