@@ -83,8 +83,8 @@ def render(
     )
 
 
-def _label(explanation: Explanation, labels: Mapping[Any, str] | None) -> str:
-    return (labels or {}).get(explanation.prediction, readable(explanation.prediction))
+def _label(one: Explanation | Contrast, labels: Mapping[Any, str] | None) -> str:
+    return (labels or {}).get(one.prediction, readable(one.prediction))
 
 
 def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
         "negative": _short(explanation.negative, names),
         "found": [contrast.kind for contrast in found],
         "changes": [_cells(name, explanation, found, names) for name in changed],
-        "outcomes": [_outcome(contrast) for contrast in explanation.contrasts],
+        "outcomes": [_outcome(contrast, words["labels"]) for contrast in explanation.contrasts],
         "all_values": "; ".join(f"{names.get(k, k)}: {readable(v)}" for k, v in explanation.original.items())
         if few
         else "",
@@ -133,11 +133,11 @@ def _short(contrast: Contrast | None, names: Mapping[Any, str]) -> str:
     return "; ".join(f"{names.get(name, name)}: {readable(contrast.changes[name][1])}" for name in contrast.ranked)
 
 
-def _outcome(contrast: Contrast) -> str:
+def _outcome(contrast: Contrast, labels: Mapping[Any, str] | None) -> str:
     parts = [f"{contrast.kind}: {contrast.status}"]
     if contrast.found and contrast.probabilities is not None:
         probability = contrast.probabilities[contrast.prediction]
-        parts.append(f"leads to {readable(contrast.prediction)} with probability {probability:.2f}")
+        parts.append(f"leads to {_label(contrast, labels)} with probability {probability:.2f}")
     if contrast.distance is not None:
         parts.append(f"distance {contrast.distance:.3g}")
     if contrast.lower_bound is not None:
