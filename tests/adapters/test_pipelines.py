@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -27,17 +34,19 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
+    PolynomialFeatures,
     PowerTransformer,
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
     TargetEncoder,
 )
+from sklearn.tree import DecisionTreeClassifier
 
 from macem.adapters.check import boundaries
 from macem.adapters.pipelines import PipelineOracle, pipeline_oracle
-from macem.errors import MacemError
-from macem.oracle import TreeOracle
+from macem.errors import DataError, MacemError
+from macem.oracle import BlackBoxOracle, TreeOracle
 
 NUMBERS = ["amount", "rate", "age"]
 NAMES = ["city", "job"]
@@ -67,7 +76,11 @@ def table(n_rows: int = 150, *, missing: bool = True, seed: int = 0) -> pd.DataF
 
 def labels(X: pd.DataFrame, n_classes: int = 2, seed: int = 1) -> np.ndarray[Any, Any]:
     score = (
-        X["amount"].fillna(2500.0) / 1500.0 + X["rate"] + (X["city"] == "Ulm") * 1.5 - (X["grade"] == 3) + X["age"] / 40.0
+        X["amount"].fillna(2500.0) / 1500.0
+        + X["rate"]
+        + (X["city"] == "Ulm") * 1.5
+        - (X["grade"] == 3)
+        + X["age"] / 40.0
     )
     score += np.random.default_rng(seed).normal(size=len(X))
     cuts = np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1])
@@ -155,11 +168,16 @@ ENCODERS: dict[str, Callable[[], Any]] = {
         (TargetEncoder(cv=3), NAMES + CODES), (make_pipeline(SimpleImputer(), StandardScaler()), NUMBERS)
     ),
     "remainder passed": lambda: ColumnTransformer(
-        [("note", "drop", ["note"]), ("names", ONE_HOT, make_column_selector("city|job")), ("amount", SimpleImputer(), ["amount"])],
+        [
+            ("note", "drop", ["note"]),
+            ("names", ONE_HOT, make_column_selector("city|job")),
+            ("amount", SimpleImputer(), ["amount"]),
+        ],
         remainder="passthrough",
     ),
     "remainder scaled": lambda: ColumnTransformer(
-        [("names", ONE_HOT, NAMES), ("drop", "drop", ["note"])], remainder=make_pipeline(SimpleImputer(), StandardScaler())
+        [("names", ONE_HOT, NAMES), ("drop", "drop", ["note"])],
+        remainder=make_pipeline(SimpleImputer(), StandardScaler()),
     ),
     "as a DataFrame": lambda: make_column_transformer(
         (ONE_HOT, ["job"]), (OrdinalEncoder(encoded_missing_value=-2), ["city"]), (IMPUTED, NUMBERS)
@@ -173,7 +191,8 @@ ENCODERS: dict[str, Callable[[], Any]] = {
     "united": lambda: make_column_transformer(
         (
             make_pipeline(
-                SimpleImputer(), make_union(StandardScaler(), FunctionTransformer(), KBinsDiscretizer(4, encode="ordinal"))
+                SimpleImputer(),
+                make_union(StandardScaler(), FunctionTransformer(), KBinsDiscretizer(4, encode="ordinal")),
             ),
             NUMBERS,
         ),
@@ -186,7 +205,9 @@ ENCODERS: dict[str, Callable[[], Any]] = {
         (KBinsDiscretizer(5, encode="onehot-dense"), ["rate", "age"]), (ONE_HOT, NAMES)
     ),
     "binarized": lambda: make_column_transformer((Binarizer(threshold=40), ["age"]), (SimpleImputer(), NUMBERS)),
-    "power": lambda: make_column_transformer((make_pipeline(SimpleImputer(), PowerTransformer()), NUMBERS), (ONE_HOT, NAMES)),
+    "power": lambda: make_column_transformer(
+        (make_pipeline(SimpleImputer(), PowerTransformer()), NUMBERS), (ONE_HOT, NAMES)
+    ),
     "quantile": lambda: make_column_transformer(
         (make_pipeline(SimpleImputer(), QuantileTransformer(n_quantiles=20)), NUMBERS), (ONE_HOT, NAMES)
     ),
@@ -278,3 +299,305 @@ def test_folds_to_the_bit(encoder: Callable[[], Any], model: Callable[[], Any]) 
     except TypeError as error:
         pytest.skip(f"the model takes no sparse tables: {error}")
     assert_equal(pipeline, folded(pipeline), X)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_three_classes(model: Callable[[], Any]) -> None:
+    X = table()
+    encoder = make_column_transformer((TargetEncoder(cv=3), NAMES + CODES), (IMPUTED, NUMBERS))
+    pipeline = fitted(encoder, model(), X, n_classes=3)
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "int64", "int16", "uint8", "bool", "Int64", "Float64"]
+)
+@pytest.mark.parametrize("model", [forest, histogram_boosting, xgboost, lightgbm], ids=lambda model: model.__name__)
+def test_numbers_of_every_type(dtype: str, model: Callable[[], Any]) -> None:
+    """Scalers calculate in the type of the column."""
+    random = np.random.default_rng(3)
+    X = pd.DataFrame(random.integers(0, 2 if dtype == "bool" else 200, size=(200, 3)), columns=["a", "b", "c"])
+    if dtype.lower().startswith("float"):
+        X /= 7.0
+    X = X.astype(dtype)
+    y = (X["a"].astype(float) + X["b"].astype(float) > X["c"].astype(float)).to_numpy().astype(int)
+    encoder = make_column_transformer((StandardScaler(), ["a"]), (MinMaxScaler(), ["b"]), remainder="passthrough")
+    pipeline = make_pipeline(encoder, model()).fit(X, y)
+    oracle = folded(pipeline)
+    parts = [X]
+    for name, edges in zip(X.columns, boundaries(oracle.for_table(X)), strict=True):
+        plain = np.dtype(dtype.lower())
+        exact = np.unique(edges.clip(0, 200).astype(plain))
+        beside = [exact] if plain.kind == "b" else [exact, *(number.astype(plain) for number in neighbours(exact))]
+        values = np.concatenate(beside)
+        rows = X.iloc[np.arange(values.size) % len(X)].copy()
+        rows[name] = pd.array(values, dtype=dtype) if dtype[0].isupper() else values
+        parts.append(rows)
+    assert_equal_answers(pipeline, oracle, pd.concat(parts))
+
+
+def test_each_type_has_a_table_of_its_own() -> None:
+    X = table(missing=False)[["rate", "amount"]]
+    pipeline = fitted_on(make_pipeline(StandardScaler(), forest()), X)
+    oracle = folded(pipeline)
+    assert oracle.for_table(X) is not oracle.for_table(X.astype("float32"))
+    assert oracle.for_table(X.astype("float64")) is oracle
+    assert oracle.for_table(X.astype("float64").astype("int64")) is oracle
+    assert_equal_answers(pipeline, oracle, X.astype("float32"))
+
+
+def test_integers_that_stay_integers_up_to_the_model() -> None:
+    """LightGBM reads a table of integers as float32, one of float64 as it is."""
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"a": 16777214 + random.integers(0, 8, 300), "b": random.integers(0, 5, 300)})
+    y = (X["a"] > 16777217).astype(int)
+    pipeline = make_pipeline(ColumnTransformer([("all", "passthrough", ["a", "b"])]), lightgbm()).fit(X, y)
+    oracle = folded(pipeline)
+    assert oracle.for_table(X) is not oracle.for_table(X.astype(float))
+    assert_equal_answers(pipeline, oracle, X)
+    assert_equal_answers(pipeline, oracle, X.astype(float))
+
+
+def fitted_on(pipeline: Any, X: Any) -> Any:
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X)
+    numbers = frame.select_dtypes("number").sum(axis=1)
+    return pipeline.fit(X, (numbers > numbers.median()).astype(int))
+
+
+@pytest.mark.parametrize("missing_value", [0.0, -999.0])
+def test_numbers_that_the_model_takes_for_missing(missing_value: float) -> None:
+    library = pytest.importorskip("xgboost")
+    X = table(missing=False)
+    X.loc[X.index % 4 == 0, ["rate", "amount"]] = missing_value
+    model = library.XGBClassifier(n_estimators=10, max_depth=4, missing=missing_value, n_jobs=1)
+    encoder = make_column_transformer((OrdinalEncoder(), NAMES), (StandardScaler(), ["age"]), remainder="passthrough")
+    pipeline = fitted(encoder, model, X.drop(columns="note"))
+    assert_equal(pipeline, folded(pipeline), X.drop(columns="note"))
+
+
+def test_zeros_that_the_model_takes_for_missing() -> None:
+    library = pytest.importorskip("lightgbm")
+    X = table(missing=False)
+    X.loc[X.index % 4 == 0, ["rate", "amount"]] = 0.0
+    model = library.LGBMClassifier(n_estimators=10, min_child_samples=5, zero_as_missing=True, verbose=-1, n_jobs=1)
+    encoder = make_column_transformer(
+        (OrdinalEncoder(), NAMES), (StandardScaler(), ["age"]), ("passthrough", ["rate", "amount"])
+    )
+    pipeline = fitted(encoder, model, X)
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+def test_a_marker_for_missing_values() -> None:
+    X = table(missing=False)
+    X.loc[X.index % 5 == 0, "age"] = -1
+    X.loc[X.index % 5 == 1, "grade"] = -1
+    X.loc[X.index % 5 == 2, "city"] = "?"
+    encoder = make_column_transformer(
+        (make_pipeline(SimpleImputer(missing_values=-1, add_indicator=True), StandardScaler()), ["age"]),
+        (make_pipeline(SimpleImputer(missing_values=-1, strategy="most_frequent"), ONE_HOT), ["grade"]),
+        (make_pipeline(SimpleImputer(missing_values="?", strategy="most_frequent"), ONE_HOT), ["city"]),
+        (MissingIndicator(missing_values=-1), ["age"]),
+    )
+    pipeline = fitted(encoder, forest(), X)
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+def test_missing_values_have_a_category_of_their_own() -> None:
+    X = table()
+    X.loc[X.index % 7 == 0, "city"] = None  # beside NaN
+    encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]), (OrdinalEncoder(), ["job"]))
+    pipeline = fitted(encoder, forest(), X)
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+def test_a_function_that_is_monotone() -> None:
+    X = table(missing=False)
+    X["amount"] = X["amount"].abs()
+    encoder = make_column_transformer(
+        (FunctionTransformer(np.sqrt), ["amount"]), (FunctionTransformer(np.arctan), ["rate"])
+    )
+    pipeline = fitted(encoder, forest(), X)
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+def test_a_union_with_weights() -> None:
+    X = table(missing=False)[["rate", "age"]]
+    union = FeatureUnion(
+        [("a", StandardScaler()), ("b", "passthrough"), ("c", "drop")], transformer_weights={"a": -2.0, "b": 3.0}
+    )
+    pipeline = fitted_on(make_pipeline(union, forest()), X)
+    oracle = folded(pipeline)
+    for _, rows in hard_rows(oracle, X):
+        assert_equal_answers(pipeline, oracle, rows)
+
+
+@pytest.mark.parametrize("dtype", ["str", "category", "object"])
+@pytest.mark.parametrize("n_rows", [1, 20, 500])
+def test_strings_of_every_type(dtype: str, n_rows: int) -> None:
+    X = table(500)
+    X[NAMES] = X[NAMES].astype(dtype)
+    pipeline = fitted(ENCODERS["one-hot, scaled"](), forest(), X)
+    oracle = folded(pipeline)
+    rows = X.head(n_rows).iloc[::-1]
+    assert_equal_answers(pipeline, oracle, rows)
+    assert_equal_answers(pipeline, oracle, rows.assign(city=pd.Series("Atlantis", rows.index, dtype=dtype)))
+    assert_equal_answers(pipeline, oracle, rows.assign(city=pd.Series(np.nan, rows.index, dtype=X["city"].dtype)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_arrays(dtype: Any) -> None:
+    """Columns by position; a table of one type."""
+    random = np.random.default_rng(0)
+    X = np.round(random.normal(size=(200, 4)) * 3).astype(np.float64)
+    X[:, 3] = random.integers(0, 4, 200)
+    X = X.astype(dtype)
+    encoder = make_column_transformer((ONE_HOT, [3]), (StandardScaler(), slice(0, 2)), remainder="passthrough")
+    pipeline = make_pipeline(encoder, forest()).fit(X, (X[:, 0] + X[:, 3] > X[:, 1]).astype(int))
+    oracle = folded(pipeline)
+    assert oracle.feature_names is None
+    for rows in (X, np.asfortranarray(X), X[:0], np.vstack([X[:5], X[:5] + 7])):
+        if len(rows):
+            assert_equal_answers(pipeline, oracle, rows)
+        else:
+            assert oracle.predict_proba(rows).shape == (0, 2)
+
+
+def test_arrays_with_strings() -> None:
+    X = table(missing=False)[["city", "rate", "grade", "amount"]].to_numpy(dtype=object)
+    encoder = make_column_transformer((ONE_HOT, [0]), (OrdinalEncoder(), [2]), (StandardScaler(), [1, 3]))
+    pipeline = make_pipeline(encoder, forest()).fit(X, (X[:, 1] + X[:, 2] > 1).astype(int))
+    oracle = folded(pipeline)
+    assert_equal_answers(pipeline, oracle, X)
+    unknown = X[:4].copy()
+    unknown[:, 0] = "Atlantis"
+    assert_equal_answers(pipeline, oracle, unknown)
+
+
+def test_columns_are_matched_by_name() -> None:
+    X = table()
+    pipeline = fitted(ENCODERS["one-hot, scaled"](), forest(), X)
+    oracle = folded(pipeline)
+    expected = pipeline.predict_proba(X)
+    np.testing.assert_array_equal(oracle.predict_proba(X[X.columns[::-1]].assign(other=1)), expected)
+    np.testing.assert_array_equal(oracle.predict_proba(X.drop(columns="note")), expected)  # a column that is dropped
+    np.testing.assert_array_equal(oracle.predict_proba(X.assign(note=[[]] * len(X))), expected)
+    with pytest.raises(DataError, match=r"lacks columns.*\['age'\]"):
+        oracle.predict_proba(X.drop(columns="age"))
+
+
+def test_what_the_pipeline_refuses_is_named() -> None:
+    X = table(missing=False)
+    encoder = make_column_transformer((OneHotEncoder(), ["city"]), (StandardScaler(), NUMBERS))
+    oracle = folded(fitted(encoder, forest(), X))
+    with pytest.raises(DataError, match=r"'city' holds the value 'Atlantis'"):
+        oracle.predict_proba(X.assign(city="Atlantis"))
+    with pytest.raises(DataError, match=r"'city' holds a missing value"):
+        oracle.predict_proba(X.assign(city=None))
+    with pytest.raises(DataError, match=r"'amount' holds no numbers"):
+        oracle.predict_proba(X.assign(amount="much"))
+
+
+def test_pipelines_within_pipelines() -> None:
+    X = table()
+    encoder = make_column_transformer((ONE_HOT, NAMES), (IMPUTED, NUMBERS))
+    inner = make_pipeline(MinMaxScaler(), make_pipeline(StandardScaler(), forest()))
+    pipeline = fitted(make_pipeline(encoder, "passthrough"), inner, X)
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+def test_samplers_do_nothing_when_the_pipeline_is_asked() -> None:
+    pytest.importorskip("imblearn")
+    from imblearn.over_sampling import RandomOverSampler
+    from imblearn.pipeline import make_pipeline as make_sampling_pipeline
+
+    X = table()
+    pipeline = make_sampling_pipeline(ENCODERS["one-hot, scaled"](), RandomOverSampler(random_state=0), forest())
+    pipeline.fit(X, labels(X))
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+@pytest.mark.filterwarnings("ignore:'future.no_silent_downcasting' is deprecated")  # read by category_encoders
+@pytest.mark.parametrize("encoder", ["TargetEncoder", "CountEncoder", "OrdinalEncoder"])
+def test_category_encoders(encoder: str) -> None:
+    library = pytest.importorskip("category_encoders")
+    X = table().drop(columns="note")
+    first = getattr(library, encoder)(cols=["city", "job"])
+    pipeline = make_pipeline(first, SimpleImputer(), forest()).fit(X, np.searchsorted(["low", "mid"], labels(X)))
+    assert_equal(pipeline, folded(pipeline), X)
+
+
+class Doubler(TransformerMixin, BaseEstimator):
+    """A transformer of somebody else."""
+
+    def fit(self, X: Any, y: Any = None) -> Doubler:
+        self.fitted_ = True
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return 2 * X
+
+
+class OwnScaler(StandardScaler):
+    """A subclass, which may do anything."""
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ([PCA(2), forest()], "PCA"),
+        ([PolynomialFeatures(), forest()], "PolynomialFeatures"),
+        ([Doubler(), forest()], "Doubler"),
+        ([OwnScaler(), forest()], "OwnScaler"),
+        ([FunctionTransformer(lambda X: X[:, ::-1]), forest()], r"FunctionTransformer\(<lambda>\)"),
+        (
+            [StandardScaler(), OneHotEncoder(handle_unknown="ignore", sparse_output=False), forest()],
+            "OneHotEncoder looks for",
+        ),
+        ([StandardScaler(), LogisticRegression()], "LogisticRegression"),
+        ([make_union(OrdinalEncoder(), StandardScaler()), DecisionTreeClassifier()], "both as a number and encoded"),
+    ],
+)
+def test_what_does_not_fold_is_a_black_box_that_says_why(steps: list[Any], reason: str) -> None:
+    random = np.random.default_rng(0)
+    X = random.integers(0, 9, size=(90, 3)).astype(float)
+    pipeline = make_pipeline(*steps).fit(X, X[:, 0] + X[:, 1] > 8)
+    oracle = pipeline_oracle(pipeline)
+    assert isinstance(oracle, BlackBoxOracle)
+    assert oracle.ensemble is None
+    assert re.search(reason, oracle.note), oracle.note
+    np.testing.assert_array_equal(oracle.predict_proba(X), pipeline.predict_proba(X))
+
+
+def test_without_transformers_the_model_itself_is_read() -> None:
+    X = table(missing=False)[["rate", "age"]]
+    pipeline = fitted_on(make_pipeline("passthrough", forest()), X)
+    oracle = pipeline_oracle(pipeline)
+    assert isinstance(oracle, TreeOracle)
+    assert oracle.live.model is pipeline  # type: ignore[attr-defined]
+    assert_equal_answers(pipeline, oracle, X)
+
+
+def test_pickles_and_serves_threads() -> None:
+    X = table()
+    pipeline = fitted(ENCODERS["one-hot, scaled"](), forest(), X)
+    oracle = folded(pipeline)
+    expected = pipeline.predict_proba(X)
+    again = pickle.loads(pickle.dumps(oracle))
+    np.testing.assert_array_equal(again.predict_proba(X), expected)
+    fresh = folded(pipeline)
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: fresh.predict_proba(X.astype({"amount": "float32"})), range(8)))
+    for answer in answers:
+        np.testing.assert_array_equal(answer, answers[0])
+
+
+def test_folds_at_every_tree_of_german_credit(german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
+    X, y = german_credit
+    names = list(X.select_dtypes(exclude="number"))
+    encoder = make_column_transformer((ONE_HOT, names), remainder=StandardScaler())
+    pipeline = make_pipeline(encoder, ExtraTreesClassifier(30, random_state=0)).fit(X[:700], y[:700])
+    oracle = folded(pipeline)
+    assert oracle.ensemble.n_codes[[X.columns.get_loc(name) for name in names]].all()
+    np.testing.assert_array_equal(oracle.predict_proba(X), pipeline.predict_proba(X))
+    codes = oracle.read(X)
+    assert ((codes >= 0) & (codes == np.floor(codes))).all()
