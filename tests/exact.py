@@ -39,9 +39,8 @@ class Condition(NamedTuple):
     right: bool
 
     def holds(self, value: Any) -> bool:
-        """Whether a value goes this way, in float64 and in float32."""
-        number = self.column.read(value)
-        return (number > self.threshold) == (np.float32(number) > self.threshold) == self.right
+        """Whether a value goes this way, as scikit-learn compares: in float32."""
+        return bool(np.float32(self.column.read(value)) > self.threshold) == self.right
 
 
 class Optimum(NamedTuple):
@@ -79,11 +78,8 @@ class ExactTree:
             yield from self._leaves_below(child, [*path, Condition(column, float(tree.threshold[node]), right)])
 
     def class_of(self, row: Sequence[Any]) -> int:
-        """The class of the leaf whose conditions a row meets, as the model compares: in float32."""
-        for label, path in self.leaves:
-            if all((np.float32(c.column.read(row[c.column.feature])) > c.threshold) == c.right for c in path):
-                return label
-        raise AssertionError("a row is in no leaf")
+        """The class of the leaf whose conditions a row meets."""
+        return next(label for label, path in self.leaves if all(c.holds(row[c.column.feature]) for c in path))
 
     def solve(self, row: Sequence[Any], kind: str, target: int | None = None) -> Optimum | None:
         """The cheapest feasible values of the wanted class; None if there are none."""

@@ -1,0 +1,461 @@
+"""The explainer from end to end: what people run into, each with the input that shows it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from pandas.testing import assert_series_equal
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
+
+from macem import Explainer, SearchOptions, Status
+from macem.errors import DataError, ModelChangedError, OptionError
+from macem.results import Explanations
+
+QUICK = SearchOptions(n_steps=6, n_directions=8)
+
+
+def mixed(n: int = 120) -> tuple[pd.DataFrame, pd.Series]:
+    """An integer, a decimal and a text column, and a label that depends on all of them."""
+    generator = np.random.default_rng(3)
+    X = pd.DataFrame(
+        {
+            "age": generator.integers(18, 75, n),
+            "amount": np.round(generator.gamma(2.0, 2000.0, n), 2),
+            "purpose": generator.choice(["car", "radio", "school"], n, p=[0.5, 0.3, 0.2]),
+        },
+        index=[f"row {at}" for at in range(n)],
+    )
+    risky = X["amount"] / 100 - X["age"] + 20 * (X["purpose"] == "school") > 5
+    return X, risky.map({True: "bad", False: "good"})
+
+
+def credit_model(X: pd.DataFrame, y: Any, n_trees: int = 8) -> Any:
+    columns = make_column_transformer((OneHotEncoder(), ["purpose"]), remainder="passthrough")
+    return make_pipeline(columns, RandomForestClassifier(n_trees, max_depth=5, random_state=0)).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def credit() -> tuple[Any, pd.DataFrame]:
+    X, y = mixed()
+    return credit_model(X, y), X
+
+
+@pytest.fixture(scope="module", params=["table", "black box"])
+def explainer(request: pytest.FixtureRequest, credit: tuple[Any, pd.DataFrame]) -> Explainer:
+    model, X = credit
+    return Explainer(model if request.param == "table" else model.predict_proba, X, options=QUICK)
+
+
+@pytest.fixture(scope="module")
+def rows(credit: tuple[Any, pd.DataFrame]) -> pd.DataFrame:
+    return credit[1].iloc[:6]
+
+
+def step(threshold: float = 0.5, feature: int = 0, labels: Any = (0, 1)) -> DecisionTreeClassifier:
+    """A stump on one of two columns: the second label beyond a threshold."""
+    X = np.zeros((2, 2))
+    X[:, feature] = threshold - 0.5, threshold + 0.5
+    return DecisionTreeClassifier().fit(X, np.array(labels))
+
+
+def assert_same(one: Explanations, other: Explanations) -> None:
+    """Bit for bit the same explanations."""
+    assert len(one) == len(other)
+    for mine, theirs in zip(one, other, strict=True):
+        assert (mine.index, mine.prediction, mine.error) == (theirs.index, theirs.prediction, theirs.error)
+        assert_series_equal(mine.original, theirs.original, check_exact=True)
+        for a, b in zip(mine.contrasts, theirs.contrasts, strict=True):
+            assert (a.kind, a.status, a.distance, a.n_queries) == (b.kind, b.status, b.distance, b.n_queries)
+            assert_series_equal(a.importance, b.importance, check_exact=True)
+            assert_series_equal(a.sensitivity, b.sensitivity, check_exact=True)
+            assert (a.values is None) == (b.values is None)
+            if a.values is not None:
+                assert_series_equal(a.values, b.values, check_exact=True)
+                assert_series_equal(a.probabilities, b.probabilities, check_exact=True)
+
+
+def shown(explanations: Explanations, kind: str, like: pd.DataFrame) -> tuple[pd.DataFrame, list[Any]]:
+    """The examples found, as a table with the user's dtypes, and the classes of their rows."""
+    found = [e for e in explanations if getattr(e, kind).status is Status.FOUND]
+    table = pd.DataFrame([getattr(e, kind).values for e in found], columns=like.columns)
+    return table.astype(dict(like.dtypes)), [e.prediction for e in found]
+
+
+# --- the same seed, the same results ---------------------------------------------------------------------------------
+
+
+def test_row_alone_in_a_batch_and_shuffled(explainer: Explainer, rows: pd.DataFrame) -> None:
+    together = explainer.explain(rows)
+    order = [3, 0, 5, 1, 4, 2]
+    shuffled = explainer.explain(rows.iloc[order])
+    for at in range(len(rows)):
+        assert_same(together[at : at + 1], explainer.explain(rows.iloc[[at]]))
+        assert_same(together[at : at + 1], shuffled[order.index(at) : order.index(at) + 1])
+
+
+def test_two_jobs(explainer: Explainer, rows: pd.DataFrame) -> None:
+    assert_same(explainer.explain(rows), explainer.explain(rows, n_jobs=2))
+
+
+def test_same_seed_twice_and_random_state_untouched(explainer: Explainer, rows: pd.DataFrame) -> None:
+    before = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002  (the state that must not change)
+    first = explainer.explain(rows, seed=7)
+    kept = copy.deepcopy(first)
+    assert_same(first, explainer.explain(rows, seed=7))
+    explainer.explain(rows.iloc[::-1], seed=8)
+    assert_same(first, kept)
+    assert_array_equal(before[0], np.random.get_state()[1])  # noqa: NPY002
+    assert random.getstate() == before[1]
+
+
+def test_two_threads(explainer: Explainer, rows: pd.DataFrame) -> None:
+    alone = explainer.explain(rows)
+    with ThreadPoolExecutor(2) as pool:
+        for theirs in pool.map(explainer.explain, [rows] * 4):
+            assert_same(alone, theirs)
+
+
+def test_pickled_before_and_after_in_a_fresh_process(
+    credit: tuple[Any, pd.DataFrame], rows: pd.DataFrame, tmp_path: Path
+) -> None:
+    model, X = credit
+    explainer = Explainer(model, X, options=QUICK)
+    before = pickle.dumps(explainer)
+    here = explainer.explain(rows)
+    (tmp_path / "in").write_bytes(pickle.dumps((before, pickle.dumps(explainer), here, rows)))
+    program = (
+        "import pickle, sys\n"
+        "before, after, here, rows = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "print(here)\n"
+        "there = [pickle.loads(one).explain(rows) for one in (before, after)]\n"
+        "pickle.dump(there, open(sys.argv[2], 'wb'))\n"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / "in", tmp_path / "out"], check=True, capture_output=True)
+    for there in pickle.loads((tmp_path / "out").read_bytes()):
+        assert_same(here, there)
+
+
+# --- the right class, as the user sees the values --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["positive", "negative"])
+def test_class_holds_after_csv_and_json(credit: tuple[Any, pd.DataFrame], kind: str) -> None:
+    model, X = credit
+    table, classes = shown(Explainer(model, X, options=QUICK).explain(X.iloc[:25]), kind, X)
+    assert len(table) > 20
+    dtypes = dict(X.dtypes)
+    lines = table.to_json(orient="records", lines=True, double_precision=15)
+    for same in (
+        table,
+        table.astype({"amount": np.float32}),
+        pd.read_csv(io.StringIO(table.to_csv(index=False)), dtype=dtypes),
+        pd.read_json(io.StringIO(lines), orient="records", lines=True, dtype=dtypes),
+    ):
+        assert_array_equal(model.predict(same) == np.array(classes), kind == "positive")
+    assert_array_equal(table["amount"], table["amount"].round(2))
+
+
+def test_ties_are_decided_by_the_model() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.integers(0, 10, (80, 3)).astype(float)
+    model = RandomForestClassifier(2, random_state=1).fit(X, np.where(X[:, 0] + X[:, 1] > 9, "b", "a"))
+    tied = X[(model.predict_proba(X) == 0.5).all(axis=1)]
+    assert len(tied)
+    explanations = Explainer(model, X).explain(np.vstack([tied, X[:10]]))
+    for explanation in explanations:
+        assert explanation.prediction == model.predict(explanation.original.to_numpy()[None])[0]
+        for contrast in explanation.contrasts:
+            if contrast.values is not None:
+                says = model.predict(contrast.values.to_numpy()[None])[0]
+                assert says == contrast.prediction
+                assert (says == explanation.prediction) == (contrast.kind == "positive")
+
+
+@pytest.mark.parametrize("labels", [("good", "bad"), (1, 2), (-1, 1), (False, True)], ids=str)
+def test_labels_are_the_users(labels: tuple[Any, Any]) -> None:
+    model = step(labels=labels)
+    background = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0], [1.0, 2.0]])
+    explanation = Explainer(model, background).explain([0.0, 0.0], target=labels[1])[0]
+    assert explanation.prediction == labels[0]
+    assert explanation.negative.prediction == labels[1]
+    assert list(explanation.negative.changes) == [0]
+    assert set(explanation.probabilities.index) == set(labels)
+
+
+def test_target_is_reached_or_already_there() -> None:
+    generator = np.random.default_rng(0)
+    X = generator.uniform(0.0, 3.0, (60, 2)).round(2)
+    model = DecisionTreeClassifier(random_state=0).fit(X, np.array(["a", "b", "c"])[X[:, 0].astype(int)])
+    options = SearchOptions(away_from_base=False)
+    explanations = Explainer(model, X, options=options).explain(X[:12], target="c")
+    for explanation in explanations:
+        if explanation.prediction == "c":
+            assert explanation.negative.status is Status.NONE_EXISTS
+        else:
+            assert explanation.negative.prediction == "c"
+    assert {explanation.prediction for explanation in explanations} == {"a", "b", "c"}
+
+
+# --- statuses where nothing can be found -----------------------------------------------------------------------------
+
+BACKGROUND = np.array([[1.0, 0.0], [2.0, 1.0], [2.0, 2.0], [3.0, 3.0], [9.0, 4.0]])  # bases 2 and 2
+
+
+def undecided(X: Any) -> np.ndarray:
+    """A model of two classes that always says the same."""
+    return np.tile([0.75, 0.25], (len(X), 1))
+
+
+def rising(X: Any) -> np.ndarray:
+    """The second class beyond 5 in the first column."""
+    return np.column_stack([1.0 - (X[:, 0] > 5.0), X[:, 0] > 5.0]).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (undecided, Status.NOT_FOUND),
+        (DecisionTreeClassifier().fit(BACKGROUND, [0, 0, 0, 0, 0]), Status.NONE_EXISTS),
+        (RandomForestClassifier(3).fit(BACKGROUND, ["a"] * 5), Status.NONE_EXISTS),
+    ],
+    ids=["function", "tree of one class", "forest of one class"],
+)
+def test_constant_model(model: Any, expected: Status) -> None:
+    explanation = Explainer(model, BACKGROUND, options=QUICK).explain([9.0, 4.0])[0]
+    assert explanation.negative.status is expected
+    assert explanation.positive.status is Status.FOUND
+    assert explanation.positive.n_changed == 0
+
+
+@pytest.mark.parametrize("model", [step(5.0), rising], ids=["tree", "function"])
+def test_everything_frozen(model: Any) -> None:
+    explanation = Explainer(model, BACKGROUND, frozen=[0, 1], options=QUICK).explain([9.0, 4.0])[0]
+    assert explanation.negative.status is Status.NONE_EXISTS
+    assert explanation.positive.status is Status.FOUND
+    assert_array_equal(explanation.positive.values, [9.0, 4.0])
+
+
+@pytest.mark.parametrize(("model", "expected"), [(step(5.0), Status.NONE_EXISTS), (rising, Status.NOT_FOUND)])
+def test_only_an_irrelevant_feature_is_free(model: Any, expected: Status) -> None:
+    explainer = Explainer(model, BACKGROUND, frozen=[0], options=QUICK)
+    assert explainer.explain([9.0, 1.0])[0].negative.status is expected
+
+
+@pytest.mark.parametrize(("model", "expected"), [(step(5.0), Status.NONE_EXISTS), (rising, Status.NOT_FOUND)])
+def test_negative_that_exists_only_nearer_to_the_base(model: Any, expected: Status) -> None:
+    explainer = Explainer(model, BACKGROUND, options=QUICK)
+    assert explainer.explain([9.0, 1.0])[0].negative.status is expected
+    free = Explainer(model, BACKGROUND, options=SearchOptions(away_from_base=False))
+    assert free.explain([9.0, 1.0])[0].negative.values[0] == 5.0
+
+
+def test_budgets_end_the_search() -> None:
+    explainer = Explainer(undecided, BACKGROUND)
+    limited = explainer.explain([9.0, 4.0], max_queries=60)[0].negative
+    assert limited.status is Status.OUT_OF_BUDGET
+    assert limited.n_queries <= 60 + 51
+    assert explainer.explain([9.0, 4.0], time_limit=0.0)[0].negative.status is Status.OUT_OF_BUDGET
+
+
+# --- constraints -----------------------------------------------------------------------------------------------------
+
+
+def test_frozen_range_and_direction_hold(credit: tuple[Any, pd.DataFrame]) -> None:
+    model, X = credit
+    explainer = Explainer(
+        model, X, frozen=["purpose"], directions={"age": "increase"}, ranges={"amount": (500, 4000)}, options=QUICK
+    )
+    n_found = 0
+    for explanation in explainer.explain(X.iloc[:20]):
+        row = explanation.original
+        for contrast in explanation.contrasts:
+            if contrast.values is None:
+                continue
+            n_found += 1
+            assert contrast.values["purpose"] == row["purpose"]
+            assert contrast.values["age"] >= row["age"]
+            assert 500 <= contrast.values["amount"] <= 4000 or contrast.values["amount"] == row["amount"]
+    assert n_found > 15
+
+
+def test_special_values_stay_and_stand_at_base() -> None:
+    X = np.array([[-9.0, 1.0], [1.0, 2.0], [2.0, 3.0], [3.0, 4.0], [8.0, 5.0]])
+    model = DecisionTreeClassifier(random_state=0).fit(X, [0, 0, 0, 1, 1])
+    explainer = Explainer(model, X, special_values={"*": [-9]})
+    assert_array_equal(explainer.features.base, [3.0, 3.0])
+    for contrast in explainer.explain([-9.0, 4.0])[0].contrasts:
+        assert contrast.values is None or contrast.values[0] == -9.0
+        assert 0 not in contrast.changes
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA], ids=repr)
+def test_missing_cells_stay_missing(missing: Any) -> None:
+    X = pd.DataFrame(
+        {
+            "count": pd.array([1, 2, 3, 8, 9], dtype="Int64"),
+            "colour": pd.Series(["red", "red", None, "blue", "red"], dtype=object),
+            "size": [1.0, 2.0, 3.0, 4.0, 5.5],
+        }
+    )
+
+    def large(table: pd.DataFrame) -> np.ndarray:
+        assert table.dtypes.equals(X.dtypes)
+        positive = (table["size"] + table["count"].fillna(0).astype(float) > 4.0).to_numpy(float)
+        return np.column_stack([1.0 - positive, positive])
+
+    row = X.iloc[[0]].copy()
+    row["count"] = pd.array([missing], dtype="Int64")
+    row["colour"] = pd.Series([missing], dtype=object)
+    explanation = Explainer(large, X, options=SearchOptions(away_from_base=False)).explain(row)[0]
+    assert explanation.negative.status is Status.FOUND
+    for contrast in explanation.contrasts:
+        assert pd.isna(contrast.values["count"])
+        assert contrast.values["colour"] is row["colour"].iloc[0]
+        assert set(contrast.changes) <= {"size"}
+
+
+# --- models that change or fail --------------------------------------------------------------------------------------
+
+
+def test_refitted_model_is_noticed() -> None:
+    X, y = mixed()
+    X = X[["age", "amount"]]
+    model = RandomForestClassifier(5, random_state=0).fit(X, y)
+    explainer = Explainer(model, X, options=QUICK)
+    model.fit(X, y.to_numpy()[::-1])
+    with pytest.raises(ModelChangedError, match="Make a new Explainer"):
+        explainer.explain(X.iloc[:20])
+
+
+def test_rows_that_fail_lose_no_others() -> None:
+    def moody(X: np.ndarray) -> np.ndarray:
+        if (X[:, 1] == 4.5).any():
+            raise ValueError("no such branch")
+        return rising(X)
+
+    explainer = Explainer(moody, BACKGROUND, frozen=[1], options=QUICK)
+    good = np.array([[1.0, 0.0], [9.0, 1.0], [3.0, 2.0]])
+    explanations = explainer.explain(np.insert(good, 1, [7.0, 4.5], axis=0))
+    assert "no such branch" in explanations[1].error
+    assert explanations[1].positive is None
+    alone = explainer.explain(good)
+    for mine, theirs in zip((0, 2, 3), range(3), strict=True):
+        assert explanations[mine].error is None
+        for a, b in zip(explanations[mine].contrasts, alone[theirs].contrasts, strict=True):
+            assert (a.status, a.distance) == (b.status, b.distance)
+
+
+# --- shapes and names ------------------------------------------------------------------------------------------------
+
+
+def test_no_rows(explainer: Explainer, rows: pd.DataFrame) -> None:
+    explanations = explainer.explain(rows.iloc[:0])
+    assert len(explanations) == 0
+    assert len(explanations.to_frame()) == len(explanations.summary()) == 0
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda row: row.iloc[0],
+        lambda row: row.iloc[0].to_dict(),
+        lambda row: row.to_dict("records"),
+        lambda row: row.iloc[0].to_numpy(),
+        lambda row: row[["purpose", "amount", "age"]],
+    ],
+    ids=["Series", "dict", "list of dicts", "1-D array", "columns reordered"],
+)
+def test_every_form_of_a_row(credit: tuple[Any, pd.DataFrame], form: Callable[[pd.DataFrame], Any]) -> None:
+    model, X = credit
+    explainer = Explainer(model, X, options=QUICK)
+    expected, found = explainer.explain(X.iloc[[4]])[0], explainer.explain(form(X.iloc[[4]]))[0]
+    for mine, theirs in zip(found.contrasts, expected.contrasts, strict=True):
+        assert (mine.status, mine.changes) == (theirs.status, theirs.changes)
+        assert list(mine.values.index) == list(X.columns)
+
+
+@pytest.mark.parametrize("kind", ["tree", "black box"])
+def test_background_in_another_order_than_the_model(kind: str) -> None:
+    X, y = mixed()
+    X = X[["age", "amount"]]
+    model = RandomForestClassifier(5, random_state=0) if kind == "tree" else LogisticRegression(max_iter=1000)
+    model.fit(X, y)
+    straight = Explainer(model, X, options=QUICK).explain(X.iloc[:5])
+    turned = Explainer(model, X[["amount", "age"]], options=QUICK).explain(X.iloc[:5])
+    for mine, theirs in zip(turned, straight, strict=True):
+        assert mine.prediction == theirs.prediction
+        assert_array_equal(mine.probabilities, theirs.probabilities)
+        for contrast in mine.contrasts:
+            if contrast.values is not None:
+                says = model.predict(contrast.values[["age", "amount"]].to_frame().T.astype(X.dtypes))[0]
+                assert (says == mine.prediction) == (contrast.kind == "positive")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"freeze": ["age"]}, TypeError, "freeze"),
+        ({"frozen": ["aeg"]}, OptionError, "age"),
+        ({"ranges": {"amonut": (0, 1)}}, OptionError, "amount"),
+        ({"ranges": {"age": (60, 20)}}, OptionError, "age"),
+        ({"directions": {"age": "up"}}, OptionError, "increase"),
+        ({"base": {"agee": 1}}, OptionError, "age"),
+        ({"categorical": ["purpos"]}, OptionError, "purpose"),
+        ({"options": {"n_steps": 3}}, OptionError, "SearchOptions"),
+        ({"encoding": "onehot"}, OptionError, "fma"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused(
+    credit: tuple[Any, pd.DataFrame], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Explainer(*credit, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ({"target": "worse"}, OptionError, "its classes are"),
+        ({"kinds": ("negativ",)}, OptionError, "negative"),
+        ({"kinds": ()}, OptionError, "kinds"),
+        ({"seed": -1}, OptionError, "seed"),
+        ({"seed": 1.5}, OptionError, "seed"),
+        ({"max_queries": 0}, OptionError, "max_queries"),
+        ({"time_limit": -1.0}, OptionError, "time_limit"),
+        ({"budget": 1}, TypeError, "budget"),
+    ],
+    ids=str,
+)
+def test_wrong_questions_are_refused(
+    explainer: Explainer, rows: pd.DataFrame, call: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        explainer.explain(rows, **call)
+
+
+def test_wrong_tables_are_refused(explainer: Explainer, rows: pd.DataFrame) -> None:
+    with pytest.raises(DataError, match="amount"):
+        explainer.explain(rows.drop(columns="amount"))
+    with pytest.raises(DataError, match="extra"):
+        explainer.explain(rows.assign(extra=1))
+    with pytest.raises(DataError, match="amount"):
+        explainer.explain(rows.assign(amount=np.inf))
