@@ -76,17 +76,16 @@ def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int =
 
 
 def begin(work: Work, plan: Plan, weights: Weights, ask: Ask) -> None:
-    """Ask for the anchors: a problem whose anchor has the wanted class is solved."""
+    """Ask for the anchors: a problem whose anchor has the wanted class is solved, unless it was done before."""
     n = work.problems.row.size
     rows = np.arange(n)
     margins, reached = np.empty(n), np.empty(n, bool)
     kernel.judge_rows(weights, work.problems, rows, ask(work.problems.anchor, rows), margins, reached)
+    reached &= ~work.best.row["done"]
     kernel.begin_rows(plan, weights, work.problems, work.best, reached)
 
 
-def compiled(
-    work: Work, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, schedule: Schedule
-) -> None:
+def compiled(work: Work, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, schedule: Schedule) -> None:
     """Search on a table, row by row, without leaving compiled code."""
     iterates = _iterates(work, plan, schedule)
     kernel.search_rows(table, axes, plan, weights, work.problems, schedule, iterates, work.best)
