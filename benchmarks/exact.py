@@ -27,9 +27,9 @@ from macem import Status, datasets
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "benchmarks" / "results"
-sys.path.insert(0, str(REPOSITORY / "tests"))
+sys.path.insert(0, str(REPOSITORY))
 
-from exact import Column, ExactTree, exact_for  # noqa: E402  (the solver of the tests)
+from tests.exact import Column, ExactTree, exact_for  # noqa: E402  (the solver of the tests)
 
 DATASETS = ("german_credit", "heloc", "vertebral", "breast_cancer", "wine", "sdss")
 SPECIAL_VALUES = {"heloc": {"*": [-9, -8, -7]}}

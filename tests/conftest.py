@@ -18,7 +18,8 @@ from macem.datasets import load_german_credit
 REPOSITORY = Path(__file__).parents[1]
 
 
-def _plain_kernel() -> ModuleType:
+@pytest.fixture(scope="session")
+def plain_kernel() -> ModuleType:
     """`macem.kernel` imported a second time with the JIT off: the same lines as plain Python."""
     spec = importlib.util.spec_from_file_location("macem_kernel_plain", compiled_kernel.__file__)
     assert spec is not None
@@ -33,7 +34,7 @@ def _plain_kernel() -> ModuleType:
 @pytest.fixture(scope="session", params=["compiled", "plain"])
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
     """`macem.kernel`, compiled and as plain Python."""
-    return compiled_kernel if request.param == "compiled" else _plain_kernel()
+    return compiled_kernel if request.param == "compiled" else request.getfixturevalue("plain_kernel")
 
 
 @pytest.fixture(scope="session")
