@@ -27,11 +27,12 @@ from macem.errors import (
 from macem.features import Features
 from macem.kernel import F8, I8, Axes, Plan, Problems, TreeEnsemble
 from macem.options import SearchOptions
-from macem.oracle import Oracle
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 from macem.results import Contrast, Explanation, Explanations, Status
 from macem.search import Limits, Work
+from macem.strategies.densities import density_from
 from macem.strategies.encodings import Encoding, encoding_from
-from macem.trees import axes_of, with_columns
+from macem.trees import Link, Member, Tree, axes_of, with_columns
 
 __all__ = ["Explainer", "warm_up"]
 
@@ -62,7 +63,7 @@ class Explainer:
     directions : dict, optional
         ``{feature: "increase" | "decrease"}``.
     special_values : dict, optional
-        ``{feature or "*": [codes]}``, numbers that mean "no information". Such a cell stands at base and stays as it is.
+        ``{feature or "*": [codes]}``, numbers that mean "no information". Such a cell stands at base and stays.
     encoding : {"fma", "ssa"} or Encoding
         How categories become coordinates.
     density : None, "kde", "copula", or object with ``log_density(X)``
@@ -113,6 +114,11 @@ class Explainer:
         self.oracle: Oracle = oracle_for(model, adapter)
         self._live: Any = getattr(self.oracle, "live", self.oracle)
         self.encoding = encoding_from(encoding).fit(self.features)
+        if self.encoding.plan is None:
+            raise OptionError(
+                f"encoding={encoding!r} has no plan after fit; see docs/encodings.md for what a plan holds."
+            )
+        self._plan: Plan = self.encoding.plan
         self._density = _fitted_density(density, self.options, self.features, X_train)
         background = self.features.check(_sample(X_train, COMPARED_ROWS))
         asked = self.features.model_table(background)
@@ -123,7 +129,7 @@ class Explainer:
         self._table, self._columns, self._obstacle = self._read_table(asked)
         self._axes = None
         if self._table is not None:
-            self._axes = axes_of(self._table, self.encoding.plan, self._level_codes(background))
+            self._axes = axes_of(self._table, self._plan, self._level_codes(background))
 
     def explain(
         self,
@@ -198,7 +204,7 @@ class Explainer:
 
     def _read_table(self, asked: Any) -> tuple[TreeEnsemble | None, I8 | None, str]:
         """The table of the compiled path and the background's columns that it reads, or why there is none."""
-        plan = self.encoding.plan
+        plan = self._plan
         for_table = getattr(self.oracle, "for_table", None)
         if for_table is not None:  # what a scaler computes depends on the dtypes of its table
             self.oracle = for_table(asked)
@@ -214,8 +220,6 @@ class Explainer:
             )
             self.oracle = self._live
             return None, None, f"its compiled copy differs: {gap}"
-        if plan is None:
-            return None, None, "the encoding has no compiled plan"
         if self._density is not None:
             return None, None, "the density has no compiled plan"
         columns = None
@@ -231,7 +235,7 @@ class Explainer:
 
     def _level_codes(self, background: pd.DataFrame) -> F8:
         """What the table reads for each level: asked with a small table that shows them all."""
-        plan = self.encoding.plan
+        plan = self._plan
         n_levels = np.diff(plan.feature["first_level"])
         codes = np.zeros(plan.level.size)
         n_rows = int(n_levels.max(initial=0))
@@ -257,9 +261,7 @@ class Explainer:
         return codes
 
     def _schedule(self, seed: int) -> kernel.Schedule:
-        return search.schedule_for(
-            self.encoding.plan, self.options, seed, n_samples=getattr(self.encoding, "n_samples", 1)
-        )
+        return search.schedule_for(self._plan, self.options, seed, n_samples=getattr(self.encoding, "n_samples", 1))
 
     def _explain_part(
         self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, schedule: kernel.Schedule, limits: Limits
@@ -284,7 +286,7 @@ class Explainer:
         on_table = self._axes is not None
         codes = self._read(table) if on_table else numbers
         probabilities, predicted = self._answer(table)
-        plan, weights = self.encoding.plan, problem.weights_from(self.options)
+        plan, weights = self._plan, problem.weights_from(self.options)
         problems = problem.pose(
             self.features,
             plan,
@@ -298,7 +300,9 @@ class Explainer:
         ask = _Asking(self, table, np.repeat(np.arange(len(table)), len(kinds)), numbers)
         work = Work.on(problems, limits)
         if target is not None:  # a row that is in the target class already has no way to go
-            there = np.repeat(predicted == target, len(kinds)) & np.tile([k == problem.NEGATIVE for k in kinds], len(table))
+            there = np.repeat(predicted == target, len(kinds)) & np.tile(
+                [k == problem.NEGATIVE for k in kinds], len(table)
+            )
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         self._solve(work, plan, weights, schedule, limits, ask)
         shown, verdict = self._verify(table, work, ask, plan, weights, limits, probabilities, predicted)
@@ -339,7 +343,9 @@ class Explainer:
     def _log_density(self, ask: _Asking) -> Any:
         if self._density is None or self.options.density_weight == 0.0:
             return None
-        return lambda numbers, rows: np.asarray(self._density.log_density(ask.table_of(numbers, rows)), dtype=np.float64)
+        return lambda numbers, rows: np.asarray(
+            self._density.log_density(ask.table_of(numbers, rows)), dtype=np.float64
+        )
 
     def _answer(self, table: pd.DataFrame) -> tuple[F8, I8]:
         """Probabilities of rows, and their classes as the model's own predict decides them."""
@@ -381,9 +387,7 @@ class Explainer:
         work.best.row["proved"][failed] = False
         return shown, verdict
 
-    def _judge(
-        self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8
-    ) -> tuple[pd.DataFrame, _Verdict]:
+    def _judge(self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8) -> tuple[pd.DataFrame, _Verdict]:
         """One call of the model with the rows and all examples found for them."""
         n, k = work.problems.row.size, len(self.classes)
         owners = ask.owners[found]
@@ -451,7 +455,7 @@ class Explainer:
                     differs = work.best.numbers[p] != work.problems.cell["reference"][p]
                     differs &= ~np.isnan(work.best.numbers[p])
                     changes = {
-                        names[at]: (reference.iloc[at], examples[p].iloc[at]) for at in np.flatnonzero(differs)
+                        names[at]: (reference.iloc[at], examples[p].iloc[at]) for at in np.flatnonzero(differs).tolist()
                     }
                 contrasts[kind] = Contrast(
                     kind=kind,
@@ -475,7 +479,8 @@ class Explainer:
                     prediction=self.classes[predicted[row]],
                     probabilities=pd.Series(probabilities[row], index=labels),
                     base=bases[row],
-                    **contrasts,
+                    positive=contrasts.get(problem.POSITIVE),
+                    negative=contrasts.get(problem.NEGATIVE),
                 )
             )
         return explanations
@@ -490,22 +495,25 @@ class Explainer:
 
     def _importance(self, work: Work) -> F8:
         """Distance moved per feature in standard deviations; a category counts by its step in the encoding."""
-        plan, numbers, reference = self.encoding.plan, work.best.numbers, work.problems.cell["reference"]
+        plan, numbers, reference = self._plan, work.best.numbers, work.problems.cell["reference"]
         moved = np.abs(numbers - reference) / self.features.std
         for feature in np.flatnonzero(plan.feature["kind"][:-1] > kernel.GRID):
             places = np.append(
-                plan.level["place"][plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]], plan.feature["unseen_place"][feature]
+                plan.level["place"][plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]],
+                plan.feature["unseen_place"][feature],
             )
-            steps = [places[np.nan_to_num(column[:, feature], nan=0.0).astype(np.int64)] for column in (numbers, reference)]
+            steps = [
+                places[np.nan_to_num(column[:, feature], nan=0.0).astype(np.int64)] for column in (numbers, reference)
+            ]
             moved[:, feature] = np.abs(steps[0] - steps[1])
         moved[~np.isfinite(work.best.row["cost"])] = 0.0
-        return np.nan_to_num(moved, nan=0.0)
+        return np.asarray(np.nan_to_num(moved, nan=0.0))
 
     def _distance(self, work: Work) -> F8:
         costs = np.empty(work.problems.row.size)
         rows = np.arange(costs.size)
         weights = problem.weights_from(self.options)
-        kernel.cost_rows(self.encoding.plan, weights, work.problems, rows, work.best.numbers, costs)
+        kernel.cost_rows(self._plan, weights, work.problems, rows, work.best.numbers, costs)
         return costs
 
     def _sensitivity(
@@ -516,7 +524,7 @@ class Explainer:
             return sensitivity
         rows = np.flatnonzero(found)
         numbers = np.ascontiguousarray(work.best.numbers[rows])
-        plan, weights = self.encoding.plan, problem.weights_from(self.options)
+        plan, weights = self._plan, problem.weights_from(self.options)
         if self._axes is not None and self._table is not None:
             codes = np.empty(numbers.shape)
             kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
@@ -541,7 +549,9 @@ class Explainer:
             return None
         at = np.flatnonzero(self.classes == target)
         if at.size != 1:
-            raise OptionError(f"target={target!r} is not a class of the model; its classes are {self.classes.tolist()}.")
+            raise OptionError(
+                f"target={target!r} is not a class of the model; its classes are {self.classes.tolist()}."
+            )
         return int(at[0])
 
     def _provenance(
@@ -590,7 +600,7 @@ class _Asking:
     live: bool = False
 
     def __call__(self, numbers: F8, rows: I8) -> F8:
-        first, place = np.unique(kernel_hashes(numbers, self.owners[rows]), return_index=True, return_inverse=True)[1:]
+        first, place = np.unique(_hashes(numbers, self.owners[rows]), return_index=True, return_inverse=True)[1:]
         explainer = self.explainer
         oracle = explainer._live if self.live else explainer.oracle
         asked = explainer.features.model_table(self.table_of(numbers[first], rows[first]))
@@ -623,7 +633,7 @@ class _AskingTable:
         return probabilities
 
 
-def kernel_hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
+def _hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
     """A 64-bit hash per query: its numbers, and its owner where a cell is the row's own (missing, or never seen)."""
     hashes = np.empty(numbers.shape[0], np.uint64)
     numbers = np.ascontiguousarray(numbers)
@@ -638,8 +648,6 @@ def _versions() -> dict[str, str]:
 
 def warm_up() -> None:
     """Compile, or load from disk, everything that an explanation runs: for images and servers."""
-    from macem.trees import Link, Member, Tree
-    from macem.oracle import BlackBoxOracle, TreeOracle
 
     def answer(X: Any) -> F8:
         positive = (np.asarray(X)[:, 0] > 0.5).astype(np.float64)
@@ -697,9 +705,7 @@ def _rows_of(table: pd.DataFrame) -> list[pd.Series[Any]]:
         for at in range(table.shape[1]):
             cells[:, at] = table.iloc[:, at].astype(object)
         dtype = object
-    return [
-        pd.Series(cells[row], index=table.columns, name=table.index[row], dtype=dtype) for row in range(len(table))
-    ]
+    return [pd.Series(cells[row], index=table.columns, name=table.index[row], dtype=dtype) for row in range(len(table))]
 
 
 def _sample(X: Any, n_rows: int) -> Any:
@@ -718,10 +724,9 @@ def _fitted_density(density: Any, options: SearchOptions, features: Features, X_
                 f'density_weight={options.density_weight} needs a density; pass density="kde" or "copula".'
             )
         return None
-    from macem.strategies.densities import density_from
-
     table = features.check(X_train)
-    return density_from(density).fit(features, features.numbers(table), features.model_table(table))
+    chosen: Any = density_from(density)
+    return chosen.fit(features, features.numbers(table), features.model_table(table))
 
 
 def _in_order(

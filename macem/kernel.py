@@ -35,9 +35,9 @@ def inner(function: _Function) -> _Function:
 
 def _jit(function: _Function, **options: bool) -> _Function:
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:  # a read-only installation without a home: numba finds nowhere to keep a cache
-        return numba.njit(nogil=True, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+        return numba.njit(nogil=True, error_model="numpy", **options)(function)
 
 
 def record(**fields: Any) -> np.dtype[Any]:
@@ -117,7 +117,7 @@ class TreeEnsemble(NamedTuple):
 def _union(number: type, bits: type) -> np.dtype[Any]:
     """One place read as a number or as its bits; `ndarray.view` takes two seconds to compile, this nothing."""
     layout = {"names": ["number", "bits"], "formats": [number, bits], "offsets": [0, 0]}
-    return np.dtype((np.record, np.dtype(layout)))  # type: ignore[call-overload]
+    return np.dtype((np.record, np.dtype(layout)))
 
 
 SINGLE_BITS = _union(np.float32, np.uint32)
@@ -272,7 +272,7 @@ def _link(link: int, slope: float, outputs: F8, n_outputs: int) -> None:
             total += outputs[output]
         for output in range(n_outputs):
             outputs[output] = np.float64(np.float32(np.float32(outputs[output]) / np.float32(total)))
-    elif link == SOFTMAX or link == ADABOOST:
+    elif link in (SOFTMAX, ADABOOST):
         if link == ADABOOST and n_outputs == 2:
             half = (outputs[1] - outputs[0]) / 2.0
             outputs[0] = -half
@@ -365,7 +365,9 @@ class Problems(NamedTuple):
     cell: Records  # (P, d) CELL
     row: Records  # (P,) GOAL
     anchor: F8  # (P, d) the feasible numbers nearest to the reference, where every search begins
-    bound: F8  # (P, d, 2, 2) low and high ends of two intervals of feasible numbers, on the data's grid; low > high: none
+    bound: (
+        F8  # (P, d, 2, 2) low and high ends of two intervals of feasible numbers, on the data's grid; low > high: none
+    )
     allowed: NDArray[np.bool_]  # (P, L) feasible levels
 
 
@@ -456,7 +458,11 @@ def decode_point(plan: Plan, problems: Problems, p: int, point: F8, uniforms: F8
                 numbers[feature] = own
             else:
                 numbers[feature] = settle(
-                    plan, problems, p, feature, plan.feature[feature].base_value + plan.feature[feature].scale * point[first]
+                    plan,
+                    problems,
+                    p,
+                    feature,
+                    plan.feature[feature].base_value + plan.feature[feature].scale * point[first],
                 )
         elif plan.feature[feature].kind == ORDERED:
             numbers[feature] = nearest_level(plan, problems, p, feature, point[first])
@@ -981,7 +987,10 @@ def fill_level_words(table: TreeEnsemble, axes: Axes, plan: Plan) -> None:
             feature = np.int64(word)
             if np.int64(left) == node - first:
                 continue
-            n_levels = min(64 * axes.feature[feature].n_words, plan.feature[feature + 1].first_level - plan.feature[feature].first_level)
+            n_levels = min(
+                64 * axes.feature[feature].n_words,
+                plan.feature[feature + 1].first_level - plan.feature[feature].first_level,
+            )
             for level in range(n_levels):
                 key = level_key[plan.feature[feature].first_level + level]
                 if goes_right(table, split, flags, key) == np.uint64(0):
@@ -1072,8 +1081,18 @@ def number_at_most(plan: Plan, feature: int, bound: float) -> float:
 
 
 @inner
-def _mark(table: TreeEnsemble, axes: Axes, profile: Profile, tree: int, width: int, own: int, leaf: int, feature: int,
-          low: int, high: int) -> None:
+def _mark(
+    table: TreeEnsemble,
+    axes: Axes,
+    profile: Profile,
+    tree: int,
+    width: int,
+    own: int,
+    leaf: int,
+    feature: int,
+    low: int,
+    high: int,
+) -> None:
     """Note that in the cells low … high of a feature a tree answers with another leaf than its own."""
     first = axes.feature[feature].first_cut + 2 * feature
     for column in range(width):
@@ -1490,7 +1509,11 @@ def next_states(
             beam.child[slot, child].state = -1
         if n_states == 0 and best.row[p].cost < np.inf:
             beam.slot[slot].polished = np.finfo(np.float64).max
-    if n_states == 0 and best.row[p].cost < beam.slot[slot].polished * (1.0 - 1e-6) and beam.slot[slot].polished < np.inf:
+    if (
+        n_states == 0
+        and best.row[p].cost < beam.slot[slot].polished * (1.0 - 1e-6)
+        and beam.slot[slot].polished < np.inf
+    ):
         beam.slot[slot].polished = best.row[p].cost
         n_states = inward_states(problems, beam, slot, p, best)
     for state in range(n_states):
@@ -1514,7 +1537,7 @@ def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best)
                 return n_states
             for feature in range(n_features):
                 number = best.numbers[p, feature]
-                if feature == one or feature == two or np.isnan(number):
+                if feature in (one, two) or np.isnan(number):
                     number = problems.anchor[p, feature]
                 beam.numbers[slot, n_states, feature] = number
             n_states += 1
@@ -1561,9 +1584,9 @@ def refine_rows(
                 while True:
                     cheapest = -1
                     for move in range(n_moves):
-                        if moves[move].reached and moves[move].cost < best.row[p].cost:
-                            if cheapest < 0 or moves[move].cost < moves[cheapest].cost:
-                                cheapest = move
+                        least = best.row[p].cost if cheapest < 0 else moves[cheapest].cost
+                        if moves[move].reached and moves[move].cost < least:
+                            cheapest = move
                     if cheapest < 0:
                         break
                     # a profile adds the trees in another order than the table, so a last bit may differ at a tie
@@ -1587,8 +1610,6 @@ def enumerate_leaves(
     capacity = 4096
     path_node = np.empty(capacity, np.uint64)
     path_right = np.zeros(capacity, np.int64)  # 0: left is being visited, 1: right, 2: both done
-    low = np.empty(n_features)
-    high = np.empty(n_features)
     levels = np.empty(max(1, plan.level.size), np.bool_)
     numbers = np.empty(n_features)
     scratch = scratch_for(table, plan)
@@ -1657,7 +1678,9 @@ def nearest_on_path(
     low = -np.inf
     high = np.inf
     on_levels = plan.feature[feature].kind > GRID
-    n_levels = min(plan.feature[feature + 1].first_level - plan.feature[feature].first_level, 64 * axes.feature[feature].n_words)
+    n_levels = min(
+        plan.feature[feature + 1].first_level - plan.feature[feature].first_level, 64 * axes.feature[feature].n_words
+    )
     own = problems.cell[p, feature].own
     own_follows = own < 0.0  # a level never seen is in no level set; it stands where its own code goes
     if on_levels:
@@ -1707,9 +1730,6 @@ def nearest_on_path(
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-
-
-
 @compiled
 def judge_rows(
     weights: Weights, problems: Problems, rows: I8, probabilities: F8, margins: F8, reached: NDArray[np.bool_]
@@ -1720,9 +1740,7 @@ def judge_rows(
 
 
 @compiled
-def begin_rows(
-    plan: Plan, weights: Weights, problems: Problems, best: Best, reached: NDArray[np.bool_]
-) -> None:
+def begin_rows(plan: Plan, weights: Weights, problems: Problems, best: Best, reached: NDArray[np.bool_]) -> None:
     """Problems whose anchor has the wanted class are done: nothing is nearer."""
     for p in range(problems.row.size):
         best.row[p].n_queries += 1
@@ -1867,7 +1885,7 @@ def keep_rows(
 
 @compiled
 def hash_rows(numbers: F8, bits: U8, owners: I8, hashes: U8) -> None:
-    """FNV-1a over the `bits` of each row; where a cell is the row's own (missing, or never seen) its owner counts too."""
+    """FNV-1a over the `bits` of each row; a cell that is the row's own (missing, never seen) counts its owner too."""
     prime = np.uint64(0x100000001B3)
     for row in range(numbers.shape[0]):
         value = np.uint64(0xCBF29CE484222325)
@@ -1953,7 +1971,10 @@ def grid_moves(
             else:
                 end = attempt - 2 * steps.size
                 number = problems.bound[p, feature, end // 2, end % 2]
-                if problems.bound[p, feature, end // 2, 0] > problems.bound[p, feature, end // 2, 1] or abs(number) == np.inf:
+                if (
+                    problems.bound[p, feature, end // 2, 0] > problems.bound[p, feature, end // 2, 1]
+                    or abs(number) == np.inf
+                ):
                     continue
             if number == current:
                 continue

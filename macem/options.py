@@ -75,7 +75,9 @@ class SearchOptions:
             except TypeError:
                 numbers = (float(value),)
             except ValueError:
-                raise OptionError(f"{name}={value!r} holds something that is not a number; give a tuple of numbers.") from None
+                raise OptionError(
+                    f"{name}={value!r} holds something that is not a number; give a tuple of numbers."
+                ) from None
             object.__setattr__(self, name, numbers)
         for name, least in (("n_steps", 0), ("n_directions", 1), ("beam_width", 4)):
             value = getattr(self, name)

@@ -131,7 +131,7 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
     high = _snapped(plan, own, high, positive, up=False, ruled=away)
 
     # a row outside the range keeps its own value reachable
-    lost = ~((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1)
+    lost = np.logical_not(((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1))
     side = np.where(low[..., 0] > high[..., 0], 0, 1)
     for bound in (low, high):
         np.put_along_axis(
@@ -168,7 +168,9 @@ def _levels(plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> NDA
         level = own[:, feature]
         known = level >= 0.0
         safe = np.where(known, level, 0).astype(np.int64)
-        distance = np.where(np.isnan(level), 0.0, np.where(known, places[safe], np.abs(plan.feature["unseen_place"][feature])))
+        distance = np.where(
+            np.isnan(level), 0.0, np.where(known, places[safe], np.abs(plan.feature["unseen_place"][feature]))
+        )
         nearer = places[None, :] <= distance[:, None]
         farther = places[None, :] >= distance[:, None] if away else np.ones_like(nearer)
         allowed[:, first:last] = np.where(positive[:, None], nearer, farther)
@@ -179,7 +181,8 @@ def _levels(plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> NDA
 
 def _has_choice(plan: Plan, own: F8, low: F8, high: F8, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether a feature has a feasible value beside the row's own."""
-    choice = ((low <= high) & ((low != own[..., None]) | (high != own[..., None]))).any(axis=-1)
+    beside = (low <= high) & ((low != own[..., None]) | (high != own[..., None]))
+    choice: NDArray[np.bool_] = np.any(beside, axis=-1)
     for feature in np.nonzero(_kinds(plan) > kernel.GRID)[0]:
         levels = allowed[:, plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]]
         choice[:, feature] = levels.sum(axis=1) > (own[:, feature] >= 0.0)

@@ -125,7 +125,7 @@ def constant(value: ArrayLike, output: int = 0) -> Tree:
 
 
 def rename_features(member: Member, positions: ArrayLike) -> Member:
-    """Let feature ``j`` of every tree ask for feature ``positions[j]``, as a member that sees a subset of columns does."""
+    """Let feature ``j`` of every tree ask for feature ``positions[j]``: a member may see a subset of columns."""
     where = np.append(np.asarray(positions, dtype=np.int64), -1)  # the last entry serves the leaves' -1
     return replace(member, trees=[replace(tree, feature=where[tree.feature]) for tree in member.trees])
 
@@ -154,7 +154,9 @@ def pack(
     """
     trees = [tree for member in members for tree in member.trees]
     n_codes = _count_codes(trees, n_features)
-    special = any(tree.categories or tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees)
+    special = any(
+        tree.categories or tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees
+    )
     layouts = [_breadth_first(tree) for tree in trees]
     wide = (
         not single
@@ -164,7 +166,10 @@ def pack(
     )
     width = max((tree.value.shape[1] for tree in trees), default=1)
     words: list[np.uint64] = []
-    nodes = [_nodes(tree, *layout, wide=wide, n_codes=n_codes, words=words) for tree, layout in zip(trees, layouts, strict=True)]
+    nodes = [
+        _nodes(tree, *layout, wide=wide, n_codes=n_codes, words=words)
+        for tree, layout in zip(trees, layouts, strict=True)
+    ]
     values = np.zeros((sum(order.size for order, _ in layouts), width))
     at = 0
     for tree, (order, _) in zip(trees, layouts, strict=True):
@@ -192,7 +197,7 @@ def pack(
             weight=[*(member.weight for member in members), 0.0],
         ),
         member_class=np.array([c for member in members for c in member.classes], dtype=np.int64),
-        set_words=np.array(words or [0], dtype=np.uint64),
+        set_words=np.array(words or [np.uint64(0)], dtype=np.uint64),
         n_codes=n_codes,
         start=np.concatenate([np.asarray(member.start, dtype=np.float64) for member in members]),
         missing_value=float(missing_value),
@@ -214,7 +219,7 @@ def _count_codes(trees: Sequence[Tree], n_features: int) -> NDArray[np.int64]:
 
 
 def _breadth_first(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order the nodes so that siblings are adjacent; return the order and each one's left child's place (itself at a leaf)."""
+    """Order nodes with siblings adjacent; also each one's left child's place (its own at a leaf)."""
     order = [0]
     children: list[int] = []
     for place, node in enumerate(order):  # the list grows while it is walked
@@ -257,7 +262,10 @@ def _nodes(
     children = children.astype(np.uint64)
     flags = flags.astype(np.uint64)
     if not wide:
-        return (split << np.uint64(32)) | (flags << np.uint64(30)) | (feature << np.uint64(17)) | children
+        narrow: NDArray[np.uint64] = (
+            (split << np.uint64(32)) | (flags << np.uint64(30)) | (feature << np.uint64(17)) | children
+        )
+        return narrow
     packed = np.empty(2 * order.size, np.uint64)
     packed[0::2] = split
     packed[1::2] = (flags << np.uint64(60)) | (feature << np.uint64(32)) | children

@@ -86,7 +86,7 @@ class Probe:
         return [table.dtype] if hasattr(table, "dtype") else table.dtypes.tolist()
 
     def table(self, values: Mapping[int, NDArray[Any]], n_rows: int, types: Sequence[np.dtype[Any]]) -> Any:
-        """Make a table as the user would: columns with given values, the others at some value that the pipeline takes."""
+        """Make a table as the user would: given values in some columns, in the others one that the pipeline takes."""
         arrays = [
             values[source] if source in values else np.full(n_rows, self._usual(source)[0], self._type(source, types))
             for source in range(self.n_features)
@@ -120,7 +120,7 @@ class Probe:
         return table
 
     def ask(self, table: Any) -> tuple[F8, F8]:
-        """Codes that the model reads behind the transformers, and the numbers before it rounds them; (n, n_columns) each."""
+        """Codes that the model reads behind the transformers, and the numbers before it rounds them, (n, n_columns)."""
         with _silence():
             table = self._dense(self.transform(table))
             codes = np.array(self.read(table), dtype=np.float64)
@@ -138,7 +138,7 @@ class Probe:
         return table.toarray()
 
     def _missing_value(self, pipeline: Any, model: TreeOracle) -> float:
-        """Number that counts as missing, beside NaN: to XGBoost also the gaps of a sparse table, which are zeros to all others."""
+        """Number that counts as missing beside NaN: to XGBoost the gaps of a sparse table, zeros to all others."""
         types = [np.dtype(float)] * self.n_features
         if not hasattr(self.transform(self.table({}, 1, types)), "toarray"):
             return model.missing_value
@@ -437,7 +437,7 @@ class _Line:
     def keys(self, numbers: NDArray[Any]) -> I8:
         """Key of the largest number of the type that is not above each number."""
         if self._bits is None:
-            return np.clip(np.floor(numbers), self.low, self.high).astype(np.int64)
+            return np.asarray(np.clip(np.floor(numbers), self.low, self.high), dtype=np.int64)
         with np.errstate(over="ignore"):
             nearest = numbers.astype(self.dtype)
             nearest = np.where(nearest > numbers, np.nextafter(nearest, self.dtype.type(-np.inf)), nearest)
@@ -458,7 +458,7 @@ class _Line:
 
 
 class _Search:
-    """Bisection for many thresholds of many columns at once; each row of a table serves one threshold of each column."""
+    """Bisection for many thresholds of many columns at once; a row of a table serves one threshold of each column."""
 
     def __init__(self, probe: Probe, types: Sequence[np.dtype[Any]], sources: Sequence[int]) -> None:
         self.probe = probe
@@ -508,9 +508,10 @@ class _Search:
         return codes, numbers
 
     def cut(self, sources: I8, columns: I8, targets: F8, low: I8, high: I8, ends: F8) -> I8:
-        """Find the last key before the answer to "is the code at most the target" changes, between two keys where it differs.
+        """Find the last key before the answer to "is the code at most the target?" changes.
 
-        `ends` holds the numbers behind the transformers at both keys, shape (2, n); they guide the search, and decide nothing.
+        It differs between `low` and `high`. `ends` holds the numbers behind the transformers at both, shape (2, n);
+        they guide the search, and decide nothing.
         """
         low, high, ends = low.copy(), high.copy(), ends.copy()
         aim = targets
@@ -576,9 +577,9 @@ def _number_cells(
         mine = np.flatnonzero(sources == source)
         for column in columns:
             left = codes[mine, column] <= targets[column][:, None]
-            target, turn = np.nonzero(left[:, 1:] != left[:, :-1])
-            size = target.size
-            tasks.append([np.full(size, source), np.full(size, column), targets[column][target], mine[turn]])
+            which, turn = np.nonzero(left[:, 1:] != left[:, :-1])
+            size = which.size
+            tasks.append([np.full(size, source), np.full(size, column), targets[column][which], mine[turn]])
     task_source, task_column, target, place = (np.concatenate(part) for part in zip(*tasks, strict=True))
     ends = np.stack([numbers[place, task_column], numbers[place + 1, task_column]])
     found = search.cut(task_source, task_column, target, keys[place], keys[place + 1], ends)
@@ -647,7 +648,7 @@ class Answers:
         self.upper: dict[int, F8] = {}
 
     def add(self, asked: I8, source: int, values: F8, upper: F8 | None) -> None:
-        """Answer the questions about one transformed column; `values` holds it for each cell and, last, a missing value."""
+        """Answer the questions about a transformed column; `values` are those of its cells, and last of a missing value."""
         self.source[asked] = source
         self.missing_left[asked] = self.questions.go_left(asked, values[-1:])[:, 0]
         values = values[:-1]

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from macem import kernel
 from macem.adapters.folding import REFUSED, Probe, fold
 from macem.adapters.transformers import NotColumnwise
 from macem.errors import DataError
@@ -90,21 +89,39 @@ class PipelineReader:
     missing: tuple[bool, ...]
 
     def __call__(self, X: Any) -> F8:
-        return self.codes(self.columns(X))
+        """Read a table, shape (n, n_features); DataError where the pipeline would not take it."""
+        columns = self._columns(X)
+        codes = np.empty((len(columns[0]), self.n_features))
+        for position, column in enumerate(columns):
+            vocabulary = self.vocabularies[position]
+            if vocabulary is None:
+                codes[:, position] = self._numbers(column, position)
+            else:
+                codes[:, position] = self._look_up(column, vocabulary, position)
+        return codes
 
-    def columns(self, X: Any) -> list[Any]:
+    def types(self, X: Any) -> list[Any]:
+        """Types of the pipeline's columns in a table."""
+        if not hasattr(X, "columns"):
+            return [np.asarray(X).dtype] * self.n_features
+        types = X.dtypes.tolist()
+        if self.names is None:
+            return types
+        of_name = dict(zip(X.columns, types, strict=True))
+        return [of_name.get(name) for name in self.names]
+
+    def _columns(self, X: Any) -> list[Any]:
         """Take a table apart into one array for each column of the pipeline."""
         if hasattr(X, "columns"):
-            arrays = [_array(column) for _, column in X.items()]
+            arrays = [column.values for _, column in X.items()]
             if self.names is not None:
-                at = {name: position for position, name in enumerate(X.columns)}
-                absent = [
-                    name for name, needed in zip(self.names, self.needed, strict=True) if needed and name not in at
-                ]
+                of_name = dict(zip(X.columns, arrays, strict=True))
+                needed = [name for name, needed in zip(self.names, self.needed, strict=True) if needed]
+                absent = [name for name in needed if name not in of_name]
                 if absent:
                     raise DataError(f"The table lacks columns that the pipeline was fitted on: {absent}. Add them.")
-                empty = np.full(len(X), np.nan)
-                return [arrays[at[name]] if name in at else empty for name in self.names]
+                nothing = np.full(len(X), np.nan)
+                return [of_name.get(name, nothing) for name in self.names]
         else:
             table = np.asarray(X)
             arrays = list(table.T) if table.ndim == 2 else []
@@ -113,17 +130,6 @@ class PipelineReader:
                 f"The table has {len(arrays)} columns, but the pipeline was fitted on {self.n_features}. Give it those."
             )
         return arrays
-
-    def codes(self, columns: Sequence[Any]) -> F8:
-        """Turn columns into codes, shape (n, n_features)."""
-        codes = np.empty((len(columns[0]) if columns else 0, self.n_features))
-        for position, column in enumerate(columns):
-            vocabulary = self.vocabularies[position]
-            if vocabulary is not None:
-                codes[:, position] = self._look_up(column, vocabulary, position)
-            else:
-                codes[:, position] = self._numbers(column, position)
-        return codes
 
     def _numbers(self, column: Any, position: int) -> F8:
         if not self.needed[position] and getattr(column.dtype, "kind", "O") not in "fiub":
@@ -157,17 +163,12 @@ class PipelineReader:
 
     def _refuse(self, position: int, what: str) -> None:
         raise DataError(
-            f"Column {self._name(position)} holds {what}, and the pipeline does not take it. Leave such rows out, or fit "
-            "the pipeline so that it does."
+            f"Column {self._name(position)} holds {what}, and the pipeline does not take it. Leave such rows out, or "
+            "fit the pipeline so that it does."
         )
 
     def _name(self, position: int) -> Any:
         return position if self.names is None else repr(self.names[position])
-
-
-def _array(column: Any) -> Any:
-    """Take the plain array of a column, or the array of pandas that it is held in."""
-    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
 FEW = 200  # so many values are looked up faster one by one than first grouped
@@ -206,19 +207,15 @@ class PipelineOracle(TreeOracle):
 
     def for_table(self, X: Any) -> PipelineOracle:
         """Fold for the column types of a table, for instance of the background."""
-        return self._for_columns(self.read.columns(X))
+        return self.folder.oracle(self.read.types(X))
+
+    def raw_scores(self, X: Any) -> F8:
+        """Sums of the trees, of the table that belongs to the column types of `X`."""
+        return TreeOracle.raw_scores(self.for_table(X), X)
 
     def predict_proba(self, X: Any) -> F8:
         """Class probabilities read off the table that belongs to the column types of `X`."""
-        columns = self.read.columns(X)
-        oracle = self._for_columns(columns)
-        codes = oracle.read.codes(columns)
-        raw = np.empty((len(codes), oracle.ensemble.start.size))
-        kernel.raw_scores(oracle.ensemble, codes, raw)
-        return link_exactly(oracle.ensemble, raw)
-
-    def _for_columns(self, columns: Sequence[Any]) -> PipelineOracle:
-        return self.folder.oracle([column.dtype for column in columns])
+        return link_exactly(self.for_table(X).ensemble, self.raw_scores(X))
 
 
 class _Folder:

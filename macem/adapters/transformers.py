@@ -311,7 +311,7 @@ def _only_selects(transformer: Any) -> bool:
     return isinstance(transformer, SelectorMixin) and type(transformer).transform is SelectorMixin.transform
 
 
-# The rule of each transformer, by package and class: a subclass may do anything, so it has no rule ---------------------
+# The rule of each transformer, by package and class: a subclass may do anything, so it has no rule
 
 _RULES: dict[str, Callable[[Any, Columns, Sources], Columns]] = {
     "category_encoders.CountEncoder": _category_encoders,
