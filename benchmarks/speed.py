@@ -1,4 +1,4 @@
-"""Measure the speed bars: ``python benchmarks/speed.py`` writes results/speed.csv, ``--quick`` only checks that it runs.
+"""Measure the speed bars: ``python benchmarks/speed.py`` writes results/speed.csv; ``--quick`` only shows that it runs.
 
 Everything runs on one thread, unless a row says otherwise. A candidate and its baseline take turns in the same process,
 and medians are compared, so that a busy machine slows both.
@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-
-for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[threads] = "1"  # before the libraries read it
-
 import statistics
 import subprocess
 import sys
@@ -27,6 +23,7 @@ import pandas as pd
 from lightgbm import LGBMClassifier
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
+from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import macem
@@ -276,7 +273,7 @@ def printed(script: str, *arguments: str, **environment: str) -> list[float]:
     """The numbers that a script prints in a fresh process."""
     answer = subprocess.run(
         [sys.executable, "-c", script, *arguments],
-        env={**os.environ, **environment},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         check=True,
         capture_output=True,
         text=True,
@@ -312,7 +309,7 @@ def measurements(quick: bool) -> Iterator[Measurement]:
     yield from steps(models, X, repetitions)
     yield from one_row(models, X, repetitions)
     yield from paths(models["random forest 100"], X, 2 if quick else 50, 1)
-    yield from two_jobs(models["random forest 100"], X, 20 if quick else 500, min(repetitions, 5))
+    yield from two_jobs(models["random forest 100"], X, 20 if quick else 100, min(repetitions, 3))
     yield from pipeline(2 if quick else 20, 1)
     yield from imports_and_fits(10_000 if quick else 1_000_000, min(repetitions, 5))
     if not quick:  # compiling everything takes the time that a quick run has
@@ -325,9 +322,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small and without repetitions; writes nothing")
     quick = parser.parse_args().quick
     results = []
-    for result in measurements(quick):
-        print(f"{result.what}; {result.model}; {result.rows} rows: {result.ratio:.3g} ({result.bar})", flush=True)
-        results.append(result)
+    with threadpool_limits(1):
+        for result in measurements(quick):
+            print(f"{result.what}; {result.model}; {result.rows} rows: {result.ratio:.3g} ({result.bar})", flush=True)
+            results.append(result)
     if not quick:
         RESULTS.parent.mkdir(exist_ok=True)
         pd.DataFrame(results).to_csv(RESULTS, index=False, float_format="%.4g", lineterminator="\n")
