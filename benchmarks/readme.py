@@ -1,4 +1,4 @@
-"""Write the README's tables from the result files, so that no number in it is typed by hand.
+"""Write the tables of the README and the docs from the result files, so that no number in them is typed by hand.
 
 ``python benchmarks/readme.py`` writes them, ``--check`` only fails where they are stale. A table may gain rows; one
 that would lose a row is refused, since a benchmark that did not run must not look like one that was never there.
@@ -50,19 +50,37 @@ def _figure(metric: str, value: float) -> str:
     return f"{value:.2f}" if metric == "CFR" else f"{value:.0f}"
 
 
-class Table(NamedTuple):
-    """A table of the README."""
+def plain_table(results: pd.DataFrame) -> list[str]:
+    """The rows of a result file as they are."""
+    head = "| " + " | ".join(results.columns) + " |"
+    rows = [
+        "| "
+        + " | ".join("" if cell != cell else f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row)
+        + " |"
+        for row in results.itertuples(index=False)
+    ]
+    return [head, "|" + "---|" * results.shape[1], *rows]
 
+
+class Table(NamedTuple):
+    """A table of a page."""
+
+    page: str
     file: str
     lines: Callable[[pd.DataFrame], list[str]]
     n_labels: int  # leading cells that identify a row
 
 
-TABLES = {"speed": Table("speed.csv", speed_table, 4), "quality": Table("paper.csv", quality_table, 2)}
+TABLES = {
+    "speed": Table("README.md", "speed.csv", speed_table, 4),
+    "quality": Table("README.md", "paper.csv", quality_table, 2),
+    "exact": Table("docs/method.md", "exact.csv", plain_table, 3),
+    "defaults": Table("docs/method.md", "defaults.csv", plain_table, 5),
+}
 
 
-def rewritten(text: str, folder: Path) -> str:
-    """Put the tables of the result files in a folder between their markers.
+def rewritten(text: str, folder: Path, page: str = "README.md") -> str:
+    """Put the tables of the result files in a folder between their markers on a page.
 
     Raises
     ------
@@ -70,17 +88,17 @@ def rewritten(text: str, folder: Path) -> str:
         If a table would lose a row that the text has.
     """
     for name, table in TABLES.items():
+        if table.page != page:
+            continue
         path = folder / table.file
         lines = table.lines(pd.read_csv(path)) if path.is_file() else [UNMEASURED]
         begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
         before, found, rest = text.partition(begin)
         old, found_end, after = rest.partition(end)
         if not (found and found_end):
-            raise LookupError(f"README.md lacks a marker; write {begin.strip()} and {end}")
+            raise LookupError(f"{page} lacks a marker; write {begin.strip()} and {end}")
         if lost := _labels(old.splitlines(), table.n_labels) - _labels(lines, table.n_labels):
-            raise LookupError(
-                f"{table.file} lacks rows that README.md has: {sorted(lost)}; run its benchmark to the end"
-            )
+            raise LookupError(f"{table.file} lacks rows that {page} has: {sorted(lost)}; run its benchmark to the end")
         text = before + begin + "\n".join([*lines, end]) + after
     return text
 
@@ -92,16 +110,17 @@ def _labels(lines: list[str], n_labels: int) -> set[tuple[str, ...]]:
 
 
 def main() -> None:
-    """Write or check README.md."""
+    """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if README.md is stale, and write nothing")
+    parser.add_argument("--check", action="store_true", help="fail if a page is stale")
     check = parser.parse_args().check
-    readme = REPOSITORY / "README.md"
-    old = readme.read_text(encoding="utf-8")
-    new = rewritten(old, RESULTS)
-    if check and new != old:
-        sys.exit("README.md is stale: run python benchmarks/readme.py")
-    readme.write_text(new, encoding="utf-8")
+    for page in sorted({table.page for table in TABLES.values()}):
+        path = REPOSITORY / page
+        old = path.read_text(encoding="utf-8")
+        new = rewritten(old, RESULTS, page)
+        if check and new != old:
+            sys.exit(f"{page} is stale: run python benchmarks/readme.py")
+        path.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":
