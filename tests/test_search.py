@@ -1,0 +1,184 @@
+"""Drivers of the search: the same steps on a table and by asking, within their budgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.ensemble import RandomForestClassifier
+
+from macem import SearchOptions, kernel, oracle_for, problem, refine, search
+from macem.features import Features
+from macem.search import Limits, Work
+from macem.strategies.encodings import encoding_from
+from macem.trees import axes_of
+
+GENERATOR = np.random.default_rng(2)
+BACKGROUND = np.column_stack(
+    [GENERATOR.integers(0, 20, 100), GENERATOR.normal(size=100), GENERATOR.choice(5, 100, p=[0.4, 0.3, 0.1, 0.1, 0.1])]
+)
+LABELS = (BACKGROUND[:, 0] / 10 + BACKGROUND[:, 1] + (BACKGROUND[:, 2] == 3) > 1.2).astype(int)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that a driver needs, on a forest that reads numbers and level codes."""
+
+    options: SearchOptions
+    encoding: Any
+    plan: Any
+    weights: Any
+    table: Any
+    axes: Any
+    problems: Any
+
+    @property
+    def schedule(self) -> Any:
+        return search.schedule_for(self.plan, self.options, 0, n_samples=getattr(self.encoding, "n_samples", 1))
+
+    def work(self, max_queries: int | None = None) -> tuple[Work, Limits]:
+        limits = Limits(max_queries=max_queries)
+        return Work.on(self.problems, limits), limits
+
+    def ask(self, numbers: Any, rows: Any) -> Any:
+        probabilities = np.empty((rows.size, self.table.n_classes))
+        kernel.answer_rows(self.table, self.axes, self.plan, self.problems, rows, numbers, probabilities)
+        return probabilities
+
+
+def setting(encoding: str = "fma", **options: Any) -> Setting:
+    chosen = SearchOptions(**{"n_steps": 12, "n_directions": 9, **options})
+    features = Features.fit(BACKGROUND, categorical=[2])
+    oracle = oracle_for(RandomForestClassifier(5, max_depth=4, random_state=0).fit(BACKGROUND, LABELS))
+    fitted: Any = encoding_from(encoding).fit(features)
+    numbers = features.numbers(features.check(BACKGROUND[:6]))
+    problems = problem.pose(
+        features,
+        fitted.plan,
+        numbers,
+        BACKGROUND[:6].copy(),
+        oracle.predict_proba(BACKGROUND[:6]).argmax(axis=1),
+        ("positive", "negative"),
+        target=None,
+        away_from_base=True,
+    )
+    levels = features.levels[2]
+    assert levels is not None
+    return Setting(
+        chosen,
+        fitted,
+        fitted.plan,
+        problem.weights_from(chosen),
+        oracle.ensemble,
+        axes_of(oracle.ensemble, fitted.plan, levels.astype(float)),
+        problems,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["fma", "ssa"])
+def test_lockstep_takes_the_steps_of_compiled_bit_for_bit(encoding: str) -> None:
+    s = setting(encoding, refine=False, loss_weights=(10.0, 3.0), smoothing=(0.5, 0.1))
+    together, limits = s.work()
+    apart, _ = s.work()
+    for work in (together, apart):
+        search.begin(work, s.plan, s.weights, s.ask)
+    search.lockstep(together, s.plan, s.weights, s.schedule, s.ask, limits)
+    search.compiled(apart, s.table, s.axes, s.plan, s.weights, s.schedule)
+    assert_array_equal(together.best.row["cost"], apart.best.row["cost"])
+    assert_array_equal(together.best.numbers, apart.best.numbers)
+    assert_array_equal(together.best.row["n_queries"], apart.best.row["n_queries"])
+    assert np.isfinite(together.best.row["cost"]).sum() > 6
+
+
+@pytest.mark.parametrize("driver", ["lockstep", "compiled"])
+def test_query_budget_is_kept(driver: str) -> None:
+    s = setting(refine=False)
+    work, limits = s.work(max_queries=35)
+    search.begin(work, s.plan, s.weights, s.ask)
+    if driver == "lockstep":
+        search.lockstep(work, s.plan, s.weights, s.schedule, s.ask, limits)
+    else:
+        search.compiled(work, s.table, s.axes, s.plan, s.weights, s.schedule)
+    done = work.best.row["done"]
+    assert_array_equal(work.best.row["n_queries"], np.where(done, 1, 31))  # the anchor, and three steps of ten
+    assert_array_equal(work.best.row["exhausted"], ~done)
+
+
+def test_deadline_ends_lockstep_before_its_first_question() -> None:
+    s = setting()
+    limits = Limits(deadline=-np.inf)
+    work = Work.on(s.problems, limits)
+    search.begin(work, s.plan, s.weights, s.ask)
+    search.lockstep(work, s.plan, s.weights, s.schedule, s.ask, limits)
+    assert (work.best.row["n_queries"] == 1).all()
+    assert_array_equal(work.best.row["exhausted"], ~work.best.row["done"])
+    assert work.open.size == 0
+
+
+def test_problems_that_are_done_are_not_begun() -> None:
+    s = setting()
+    work, _ = s.work()
+    work.best.row["done"] = True
+    search.begin(work, s.plan, s.weights, s.ask)
+    assert np.isinf(work.best.row["cost"]).all()
+
+
+def test_schedule_depends_on_the_seed_alone() -> None:
+    s = setting()
+    one, again = (search.schedule_for(s.plan, s.options, 4) for _ in range(2))
+    assert_array_equal(one.directions, again.directions)
+    assert not np.array_equal(one.directions, search.schedule_for(s.plan, s.options, 5).directions)
+
+
+@pytest.mark.parametrize("path", ["table", "asked"])
+def test_refinement_only_improves(path: str) -> None:
+    s = setting()
+    work, limits = s.work()
+    search.begin(work, s.plan, s.weights, s.ask)
+    search.lockstep(work, s.plan, s.weights, s.schedule, s.ask, limits)
+    before = work.best.row["cost"].copy()
+    if path == "table":
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options)
+    else:
+        refine.batched(work, s.plan, s.weights, s.ask, limits)
+    after = work.best.row["cost"]
+    assert (after <= before).all()
+    assert (after < before).any()
+    found = np.flatnonzero(np.isfinite(after))
+    margins, reached, costs = np.empty(found.size), np.empty(found.size, bool), np.empty(found.size)
+    numbers = np.ascontiguousarray(work.best.numbers[found])
+    kernel.judge_rows(s.weights, s.problems, found, s.ask(numbers, found), margins, reached)
+    kernel.cost_rows(s.plan, s.weights, s.problems, found, numbers, costs)
+    assert reached.all()
+    assert_array_equal(costs, after[found])
+
+
+def test_sensitivity_is_what_moving_one_feature_can_cause() -> None:
+    s = setting()
+    features = Features.fit(BACKGROUND, categorical=[2])
+    numbers = np.ascontiguousarray(s.problems.cell["own"][::2])
+    codes = np.ascontiguousarray(s.problems.cell["own_code"][::2])
+    goal = s.problems.row["goal"][::2]
+    free = problem.free_problems(features, s.plan, numbers, codes, goal)
+    sensitivity = refine.sensitivity_on_table(free, s.table, s.axes, s.plan, s.weights)
+
+    def ask(asked: Any, rows: Any) -> Any:
+        probabilities = np.empty((rows.size, s.table.n_classes))
+        kernel.answer_rows(s.table, s.axes, s.plan, free, rows, asked, probabilities)
+        return probabilities
+
+    for p in range(len(numbers)):
+        own = ask(numbers[[p]], np.array([p]))[0, goal[p]]
+        for feature in range(3):
+            levels = feature == 2
+            values = np.arange(5.0) if levels else np.linspace(features.low[feature], features.high[feature], 2001)
+            moved = np.repeat(numbers[[p]], values.size, axis=0)
+            moved[:, feature] = values if feature != 0 else np.round(values)
+            change = np.abs(ask(moved, np.full(values.size, p))[:, goal[p]] - own).max()
+            assert sensitivity[p, feature] == pytest.approx(change, abs=1e-12)
+    asked = refine.sensitivity_asked(free, s.plan, s.weights, ask)
+    assert (asked <= sensitivity + 1e-12).all()
+    assert asked.max() > 0.0
