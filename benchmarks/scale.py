@@ -1,0 +1,99 @@
+"""How cost grows: ``python benchmarks/scale.py`` draws docs/images/scale.png and writes results/scale.csv.
+
+One of rows explained, features, trees and background rows grows, the others held; each point is a fresh process, on one
+thread, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+RESULTS = REPOSITORY / "benchmarks" / "results" / "scale.csv"
+PICTURE = REPOSITORY / "docs" / "images" / "scale.png"
+HELD = {"rows": 20, "features": 20, "trees": 100, "background rows": 1000}
+GROWING = {
+    "rows": (100, 300, 1000, 3000),
+    "features": (10, 50, 200, 1000),
+    "trees": (10, 30, 100, 300, 1000),
+    "background rows": (1000, 10_000, 100_000, 1_000_000),
+}
+POINT = """
+import resource, sys, time
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+import macem
+n_rows, n_features, n_trees, n_background = map(int, sys.argv[1:])
+random = np.random.default_rng(0)
+X = random.standard_normal((n_background, n_features))
+y = X[:1000, :5].sum(axis=1) > 0
+model = RandomForestClassifier(n_trees, max_depth=8, random_state=0).fit(X[:1000], y)
+warm = macem.Explainer(model, X[:1000])
+warm.explain(X[:1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+began = time.perf_counter()
+explainer = macem.Explainer(model, X)
+fit = time.perf_counter() - began
+began = time.perf_counter()
+rows = random.standard_normal((n_rows, n_features))
+explanations = explainer.explain(rows)
+explain = time.perf_counter() - began
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(fit, explain, (after - before) / 1024)
+"""
+
+
+def point(sizes: dict[str, int]) -> list[float]:
+    """Seconds of the fit, seconds of the explanations, and what both added to the peak memory in MiB."""
+    answer = subprocess.run(
+        [sys.executable, "-c", POINT, *(str(size) for size in sizes.values())],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [float(number) for number in answer.stdout.split()]
+
+
+def draw(results: pd.DataFrame) -> Figure:
+    """Time and memory against each size."""
+    figure = Figure(figsize=(11, 3), layout="constrained")
+    panels: Any = figure.subplots(1, len(GROWING))
+    for panel, (grows, lines) in zip(panels, results.groupby("grows", sort=False), strict=True):
+        panel.loglog(lines["size"], lines["fit"], "o-", label="fit, s")
+        panel.loglog(lines["size"], lines["explain"], "o-", label="explain, s")
+        panel.loglog(lines["size"], lines["memory"].clip(lower=1.0), "o:", color="gray", label="memory, MiB")
+        panel.set_title(grows)
+        panel.grid(alpha=0.3)
+    panels[0].legend()
+    return figure
+
+
+def main() -> None:
+    """Measure, draw and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the two smallest points of each; writes nothing")
+    quick = parser.parse_args().quick
+    lines = []
+    for grows, sizes in GROWING.items():
+        for size in sizes[:2] if quick else sizes:
+            lines.append((grows, size, *point({**HELD, grows: size})))
+            print(*lines[-1], flush=True)
+    results = pd.DataFrame(lines, columns=["grows", "size", "fit", "explain", "memory"])
+    figure = draw(results)
+    if not quick:
+        RESULTS.parent.mkdir(exist_ok=True)
+        results.to_csv(RESULTS, index=False, float_format="%.4g", lineterminator="\n")
+        figure.savefig(PICTURE, dpi=110, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main()
