@@ -22,11 +22,11 @@ KINDS = ["positive", "negative"]
 
 
 def speed_table(results: pd.DataFrame) -> list[str]:
-    """Ratios of time within one run, from speed.csv: what, model, rows, ratio, baseline."""
+    """Ratios within one run, from speed.csv: what, model, rows, ratio, baseline."""
     rows = [
         f"| {row.what} | {row.model} | {row.rows} | {row.baseline} | {row.ratio:.3g} |" for row in results.itertuples()
     ]
-    return ["| what | model | rows | against | times faster |", "|---|---|--:|---|--:|", *rows]
+    return ["| what | model | rows | against | ratio |", "|---|---|--:|---|--:|", *rows]
 
 
 def quality_table(results: pd.DataFrame) -> list[str]:
