@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
-from macem.kernel import F8, Axes, Plan, TreeEnsemble
+from macem.kernel import F8, I8, Axes, Plan, TreeEnsemble
 
 MOST_LEVEL_WORDS = 4  # an axis profile looks at the 256 most frequent levels of a feature
 
@@ -154,35 +154,33 @@ def pack(
     """
     trees = [tree for member in members for tree in member.trees]
     n_codes = _count_codes(trees, n_features)
-    special = any(
-        tree.categories or tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees
-    )
-    layouts = [_breadth_first(tree) for tree in trees]
+    nodes, children, tree_first = _breadth_first(trees)
+    zero_missing = any(tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees)
     wide = (
         not single
         or n_features > kernel.NARROW_FEATURES
-        or any(order.size > kernel.NARROW_NODES for order, _ in layouts)
-        or any(tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees)
+        or int(np.diff(tree_first).max(initial=0)) > kernel.NARROW_NODES
+        or zero_missing
     )
-    width = max((tree.value.shape[1] for tree in trees), default=1)
-    words: list[np.uint64] = []
-    nodes = [
-        _nodes(tree, *layout, wide=wide, n_codes=n_codes, words=words)
-        for tree, layout in zip(trees, layouts, strict=True)
-    ]
-    values = np.zeros((sum(order.size for order, _ in layouts), width))
-    at = 0
-    for tree, (order, _) in zip(trees, layouts, strict=True):
-        block = tree.value[order]
-        values[at : at + order.size, : block.shape[1]] = np.where((tree.feature[order] < 0)[:, None], block, 0.0)
-        at += order.size
+    feature = _column(trees, "feature", nodes)
+    is_leaf = feature < 0
+    split = _sortable(_column(trees, "threshold", nodes), wide)
+    split[is_leaf] = np.uint64(0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
+    flags = np.where(is_leaf | _column(trees, "missing_left", nodes), kernel.FLAG_MISSING_LEFT, 0)
+    flags |= np.where(~is_leaf & _column(trees, "zero_is_missing", nodes), kernel.FLAG_ZERO_MISSING, 0)
+    flags |= np.where(~is_leaf & _column(trees, "missing_is_zero", nodes), kernel.FLAG_MISSING_ZERO, 0)
+    words = _category_sets(trees, nodes, n_codes, split, flags)
+    values = np.zeros((nodes.size, max((tree.value.shape[1] for tree in trees), default=1)))
+    for number, tree in enumerate(trees):
+        here = slice(tree_first[number], tree_first[number + 1])
+        block = tree.value[nodes[here] - nodes[tree_first[number]]]  # a root is the first of its tree
+        values[here, : block.shape[1]] = np.where(is_leaf[here, None], block, 0.0)
     outputs = np.cumsum([0] + [member.n_outputs for member in members])
-    n_nodes = np.cumsum([0] + [order.size for order, _ in layouts])
     tree_output = [outputs[i] + tree.output for i, member in enumerate(members) for tree in member.trees]
     return TreeEnsemble(
-        nodes=np.concatenate(nodes) if nodes else np.zeros(0, np.uint64),
+        nodes=_packed(split, flags, np.where(is_leaf, 0, feature), children, wide=wide),
         values=values,
-        tree=kernel.records(kernel.TREE, len(trees) + 1, first=n_nodes, output=[*tree_output, 0]),
+        tree=kernel.records(kernel.TREE, len(trees) + 1, first=tree_first, output=[*tree_output, 0]),
         member=kernel.records(
             kernel.MEMBER,
             len(members) + 1,
@@ -197,13 +195,13 @@ def pack(
             weight=[*(member.weight for member in members), 0.0],
         ),
         member_class=np.array([c for member in members for c in member.classes], dtype=np.int64),
-        set_words=np.array(words or [np.uint64(0)], dtype=np.uint64),
+        set_words=words,
         n_codes=n_codes,
         start=np.concatenate([np.asarray(member.start, dtype=np.float64) for member in members]),
         missing_value=float(missing_value),
         wide=int(wide),
         single=int(single),
-        special=int(special),
+        special=int(zero_missing or any(tree.categories for tree in trees)),
         total=float(sum(member.weight for member in members) if total is None else total),
         n_classes=n_classes,
     )
@@ -218,57 +216,84 @@ def _count_codes(trees: Sequence[Tree], n_features: int) -> NDArray[np.int64]:
     return n_codes
 
 
-def _breadth_first(tree: Tree) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Order nodes with siblings adjacent; also each one's left child's place (its own at a leaf)."""
-    order = [0]
-    children: list[int] = []
-    for place, node in enumerate(order):  # the list grows while it is walked
-        if tree.feature[node] < 0:
-            children.append(place)
-        else:
-            children.append(len(order))
-            order += [int(tree.left[node]), int(tree.right[node])]
-    return np.array(order, dtype=np.int64), np.array(children, dtype=np.int64)
+def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8]:
+    """Order the reachable nodes of all trees at once so that siblings are adjacent.
+
+    Returns their places among the nodes of all trees, each one's left child's place within its new tree (its own at a
+    leaf), and the first node of each tree.
+    """
+    sizes = np.array([tree.feature.size for tree in trees], dtype=np.int64)
+    first = np.cumsum(sizes) - sizes
+    everything = np.arange(sizes.sum())
+    shift = np.repeat(first, sizes)
+    inner = _column(trees, "feature", everything) >= 0
+    left, right = _column(trees, "left", everything) + shift, _column(trees, "right", everything) + shift
+    level, owner = first, np.arange(len(trees))
+    levels, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    while level.size:
+        levels.append(level)
+        owners.append(owner)
+        grows = inner[level]
+        owner = np.repeat(owner[grows], 2)
+        level = np.stack([left[level[grows]], right[level[grows]]], axis=1).ravel()
+    owner = np.concatenate(owners)
+    by_tree = np.argsort(owner, kind="stable")
+    nodes, owner = np.concatenate(levels)[by_tree], owner[by_tree]
+    tree_first = np.append(0, np.cumsum(np.bincount(owner, minlength=len(trees)))).astype(np.int64)
+    grows = inner[nodes]
+    before: I8 = np.cumsum(grows) - grows  # nodes with children before this one
+    children = 1 + 2 * (before - before[tree_first[owner]]) if nodes.size else before
+    return nodes, np.where(grows, children, np.arange(nodes.size) - tree_first[owner]), tree_first
 
 
-def _nodes(
-    tree: Tree,
-    order: NDArray[np.int64],
-    children: NDArray[np.int64],
-    *,
-    wide: bool,
-    n_codes: NDArray[np.int64],
-    words: list[np.uint64],
+def _column(trees: Sequence[Tree], name: str, nodes: I8) -> NDArray[Any]:
+    """One attribute of the nodes of all trees; False where a tree has it not."""
+    parts = [getattr(tree, name) for tree in trees]
+    filled = [
+        np.zeros(tree.feature.size, bool) if part is None else part for tree, part in zip(trees, parts, strict=True)
+    ]
+    return np.concatenate(filled)[nodes] if filled else np.zeros(0)
+
+
+def _category_sets(
+    trees: Sequence[Tree], nodes: I8, n_codes: I8, split: NDArray[np.uint64], flags: I8
 ) -> NDArray[np.uint64]:
-    leaf = tree.feature[order] < 0
-    feature = np.where(leaf, 0, tree.feature[order]).astype(np.uint64)
-    flags = np.where(leaf | tree.missing_left[order], kernel.FLAG_MISSING_LEFT, 0)
-    if tree.zero_is_missing is not None:
-        flags |= np.where(~leaf & tree.zero_is_missing[order], kernel.FLAG_ZERO_MISSING, 0)
-    if tree.missing_is_zero is not None:
-        flags |= np.where(~leaf & tree.missing_is_zero[order], kernel.FLAG_MISSING_ZERO, 0)
-    split = _sortable(tree.threshold[order], wide)
-    split[leaf] = np.uint64(0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
-    place_of = {int(node): place for place, node in enumerate(order)}
-    for node, codes in tree.categories.items():
-        if node not in place_of:
-            continue
-        place = place_of[node]
-        split[place] = np.uint64(len(words))
-        flags[place] |= kernel.FLAG_CATEGORY
-        bits = np.zeros(64 * ((int(n_codes[tree.feature[node]]) + 63) // 64), bool)
-        bits[np.asarray(codes, dtype=np.int64)] = True
-        words.extend(np.packbits(bits, bitorder="little").view(np.uint64))
-    children = children.astype(np.uint64)
-    flags = flags.astype(np.uint64)
+    """Bit sets of the category nodes, whose key becomes the first word of their set; equal sets are kept once."""
+    sizes = np.array([tree.feature.size for tree in trees], dtype=np.int64)
+    place = np.full(sizes.sum(), -1)
+    place[nodes] = np.arange(nodes.size)
+    words: list[NDArray[np.uint64]] = [np.zeros(1, np.uint64)]
+    n_words = 1
+    known: dict[bytes, int] = {}
+    for tree, first in zip(trees, np.cumsum(sizes) - sizes, strict=True):
+        for node, codes in tree.categories.items():
+            at = place[first + node]
+            if at < 0:
+                continue
+            bits = np.zeros(64 * ((int(n_codes[tree.feature[node]]) + 63) // 64), bool)
+            bits[np.asarray(codes, dtype=np.int64)] = True
+            packed = np.packbits(bits, bitorder="little").view(np.uint64)
+            key = packed.tobytes()
+            if key not in known:
+                known[key] = n_words
+                words.append(packed)
+                n_words += packed.size
+            split[at] = np.uint64(known[key])
+            flags[at] |= kernel.FLAG_CATEGORY
+    return np.concatenate(words)
+
+
+def _packed(split: NDArray[np.uint64], flags: I8, feature: I8, children: I8, *, wide: bool) -> NDArray[np.uint64]:
+    """Nodes as the words that `kernel.node_at` reads."""
+    flag, asked, child = flags.astype(np.uint64), feature.astype(np.uint64), children.astype(np.uint64)
     if not wide:
         narrow: NDArray[np.uint64] = (
-            (split << np.uint64(32)) | (flags << np.uint64(30)) | (feature << np.uint64(17)) | children
+            (split << np.uint64(32)) | (flag << np.uint64(30)) | (asked << np.uint64(17)) | child
         )
         return narrow
-    packed = np.empty(2 * order.size, np.uint64)
+    packed = np.empty(2 * split.size, np.uint64)
     packed[0::2] = split
-    packed[1::2] = (flags << np.uint64(60)) | (feature << np.uint64(32)) | children
+    packed[1::2] = (flag << np.uint64(60)) | (asked << np.uint64(32)) | child
     return packed
 
 
