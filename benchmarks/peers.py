@@ -31,6 +31,7 @@ import macem
 
 RESULTS = Path(__file__).resolve().parent / "results" / "peers.csv"
 LONG_RUN = 192  # beam width
+TIE = 1e-6  # a probability this close to a half may be decided either way
 DATASETS = {
     "German Credit": macem.datasets.load_german_credit,
     "breast cancer": macem.datasets.load_breast_cancer,
@@ -92,7 +93,9 @@ def treecf_method(task: Task, backend: str, seconds: float) -> Counterfactual:
             if places >= 0
         },
     )
-    targets = [treecf.Target.probability(op=op, value=0.5) for op in (">=", "<=")]
+    # a forest's raw output is its probability already, and treecf wants it called raw
+    space = treecf.Target.raw if isinstance(task.model, RandomForestClassifier) else treecf.Target.probability
+    targets = [space(op=op, value=0.5 + gap) for op, gap in ((">=", TIE), ("<=", -TIE))]
 
     def find(row: np.ndarray, label: int) -> Any:
         answer = explainer.explain(row, targets[label], backend=backend, time_budget_s=seconds, seed=0)
@@ -104,7 +107,7 @@ def treecf_method(task: Task, backend: str, seconds: float) -> Counterfactual:
 def nice_method(task: Task) -> Counterfactual:
     from nice import NICE
 
-    explainer = NICE(task.probabilities, task.X.to_numpy(float), [], y_train=task.y, optimization="proximity")
+    explainer = NICE(task.probabilities, np.array(task.X, float), [], y_train=task.y, optimization="proximity")
     return lambda row, label: explainer.explain(row[None], target_class="other")[0]
 
 

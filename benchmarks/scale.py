@@ -21,7 +21,7 @@ RESULTS = REPOSITORY / "benchmarks" / "results" / "scale.csv"
 PICTURE = REPOSITORY / "docs" / "images" / "scale.png"
 HELD = {"rows": 20, "features": 20, "trees": 100, "background rows": 1000}
 GROWING = {
-    "rows": (100, 300, 1000, 3000),
+    "rows": (30, 100, 300, 1000),
     "features": (10, 50, 200, 1000),
     "trees": (10, 30, 100, 300, 1000),
     "background rows": (1000, 10_000, 100_000, 1_000_000),
