@@ -40,7 +40,7 @@ class Condition(NamedTuple):
 
     def holds(self, value: Any) -> bool:
         """Whether a value goes this way, as scikit-learn compares: in float32."""
-        return bool(np.float32(self.column.read(value)) > self.threshold) == self.right
+        return (float(np.float32(self.column.read(value))) > self.threshold) == self.right
 
 
 class Optimum(NamedTuple):
