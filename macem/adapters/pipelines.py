@@ -104,7 +104,7 @@ class PipelineReader:
         """Types of the pipeline's columns in a table."""
         if not hasattr(X, "columns"):
             return [np.asarray(X).dtype] * self.n_features
-        types = X.dtypes.tolist()
+        types: list[Any] = X.dtypes.tolist()
         if self.names is None:
             return types
         of_name = dict(zip(X.columns, types, strict=True))
