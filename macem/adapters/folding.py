@@ -648,7 +648,7 @@ class Answers:
         self.upper: dict[int, F8] = {}
 
     def add(self, asked: I8, source: int, values: F8, upper: F8 | None) -> None:
-        """Answer the questions about a transformed column; `values` are those of its cells, and last of a missing value."""
+        """Answer the questions about a transformed column; `values`: of its cells, and last of a missing value."""
         self.source[asked] = source
         self.missing_left[asked] = self.questions.go_left(asked, values[-1:])[:, 0]
         values = values[:-1]

@@ -258,6 +258,6 @@ class _Folder:
             single=False,
             total=self.model.total,
             feature_names=probe.names,
-            note=f"the pipeline is folded into its {type(self.live.model.steps[-1][1]).__name__}",
+            note=f"The pipeline is folded into the table of its {type(self.live.model.steps[-1][1]).__name__}.",
             folder=self,
         )

@@ -54,7 +54,7 @@ CODES = ["grade"]
 
 
 def table(n_rows: int = 150, *, missing: bool = True, seed: int = 0) -> pd.DataFrame:
-    """Numbers of three types, strings with awkward levels, integers that are categories, and a column that nobody needs."""
+    """Numbers of three types, strings with awkward levels, integers as categories, and a column that nobody needs."""
     random = np.random.default_rng(seed)
     X = pd.DataFrame(
         {
