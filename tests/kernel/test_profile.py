@@ -1,0 +1,95 @@
+"""Axis profiles and what is refined over them: against asking move by move, and plain against compiled."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from macem import refine, search
+from tests.test_search import Setting, setting
+
+
+@pytest.fixture(scope="module", params=["fma", "ssa"])
+def forest(request: pytest.FixtureRequest) -> Setting:
+    return setting(request.param)
+
+
+def begun(s: Setting) -> Any:
+    work, _ = s.work()
+    search.begin(work, s.plan, s.weights, s.ask)
+    return work
+
+
+def test_moves_are_what_the_table_answers(forest: Setting, plain_kernel: ModuleType) -> None:
+    s = forest
+    profile, moves = refine._profile(s.table, s.axes, s.plan), refine._moves(s.axes, s.plan)
+    scratch = plain_kernel.scratch_for(s.table, s.plan)
+    n_all = 0
+    for p in range(4):
+        numbers = s.problems.anchor[p]
+        n_moves, margin, reached = plain_kernel.axis_moves(
+            s.table, s.axes, s.plan, s.weights, s.problems, p, numbers, np.inf, profile, moves, scratch
+        )
+        n_all += n_moves
+        moved = np.repeat(numbers[None], n_moves + 1, axis=0)
+        moved[np.arange(n_moves), moves["feature"][:n_moves]] = moves["number"][:n_moves]
+        rows = np.full(n_moves + 1, p)
+        margins, verdicts, costs = np.empty(n_moves + 1), np.empty(n_moves + 1, bool), np.empty(n_moves + 1)
+        plain_kernel.judge_rows(s.weights, s.problems, rows, s.ask(moved, rows), margins, verdicts)
+        plain_kernel.cost_rows(s.plan, s.weights, s.problems, rows, moved, costs)
+        assert_allclose(moves["margin"][:n_moves], margins[:-1], atol=1e-6)  # trees are added in another order
+        assert_allclose(moves["cost"][:n_moves], costs[:-1], rtol=1e-12, atol=1e-12)
+        assert (margin, reached) == (margins[-1], verdicts[-1])
+        assert not profile.step.any()
+        assert not profile.entered.any()
+        assert not profile.level.any()
+    assert n_all > 20
+
+
+def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
+    s = forest
+    compiled, work = begun(s), begun(s)
+    refine.on_table(compiled, s.table, s.axes, s.plan, s.weights, s.options)
+    kernel.refine_rows(
+        s.table,
+        s.axes,
+        s.plan,
+        s.weights,
+        s.problems,
+        work.best,
+        refine._beam(1, s.options.beam_width, s.plan.feature.size - 1),
+        refine._profile(s.table, s.axes, s.plan),
+        refine._moves(s.axes, s.plan),
+        refine.MAX_ROUNDS,
+    )
+    assert_array_equal(work.best.numbers, compiled.best.numbers)
+    assert_array_equal(work.best.row["cost"], compiled.best.row["cost"])
+    assert np.isfinite(work.best.row["cost"]).any()
+
+
+def test_search_in_both_modes(kernel: ModuleType) -> None:
+    s = setting(n_steps=3, n_directions=5)
+    compiled, work = begun(s), begun(s)
+    search.compiled(compiled, s.table, s.axes, s.plan, s.weights, s.schedule)
+    iterates = search._iterates(work, s.plan, s.schedule)
+    kernel.search_rows(s.table, s.axes, s.plan, s.weights, s.problems, s.schedule, iterates, work.best)
+    assert_array_equal(work.best.numbers, compiled.best.numbers)
+    assert_array_equal(work.best.row["n_queries"], compiled.best.row["n_queries"])
+
+
+def test_scores_of_rows_close_together_are_those_of_each(forest: Setting, plain_kernel: ModuleType) -> None:
+    s = forest
+    n = 12
+    codes = s.problems.cell["own_code"][:n].copy()
+    keys = np.empty(codes.shape, np.uint64)
+    plain_kernel.keys_from_codes(s.table, codes, keys)
+    columns = np.zeros((codes.shape[1], 64), np.uint64)
+    columns[:, :n] = keys.T
+    nearby, apart = np.empty((64, s.table.start.size)), np.empty((n, s.table.start.size))
+    plain_kernel.raw_scores_nearby(s.table, columns, n, nearby)
+    plain_kernel.raw_scores(s.table, codes, apart)
+    assert_array_equal(nearby[:n], apart)
