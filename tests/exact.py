@@ -1,9 +1,9 @@
 """The exact pertinent positive and negative of a single tree, by enumerating its leaves.
 
-It works on the user's own values, and shares nothing with macem's kernel: a leaf is a list of conditions, and the cost is
-a sum over features, so each feature takes the cheapest of its feasible values that meet the leaf's conditions on it. The
-optimum of such a feature lies next to a breakpoint (a threshold, an end of its range, the row's value or its mirror), so
-those neighbours are tried one by one.
+It works on the user's own values, and shares nothing with macem's kernel: a leaf is a list of conditions, and the cost
+is a sum over features, so each feature takes the cheapest of its feasible values that meet the leaf's conditions on it.
+The optimum of such a feature lies next to a breakpoint (a threshold, an end of its range, the row's value or its
+mirror), so those neighbours are tried one by one.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ class ExactTree:
             cost = math.fsum(one[0] for one in choice if one is not None)
             if best is None or cost < best.cost:
                 values = tuple(one[1] for one in choice if one is not None)
-                n_changed = sum(
-                    not _same(value, self.reference(at, row[at], kind)) for at, value in enumerate(values)
-                )
+                n_changed = sum(not _same(value, self.reference(at, row[at], kind)) for at, value in enumerate(values))
                 best = Optimum(cost, values, n_changed)
         return best
 
@@ -168,7 +166,8 @@ class ExactTree:
         return math.fsum(self.cost(f, self.reference(f, row[f], kind), values[f]) for f in range(len(row)))
 
     def _place(self, feature: int, level: Any) -> float:
-        return self.places[feature].get(level, max(self.places[feature].values()) + 1.0)  # never seen: beyond all others
+        places = self.places[feature]
+        return places.get(level, max(places.values()) + 1.0)  # never seen: beyond all others
 
     def _says_nothing(self, feature: int, own: Any) -> bool:
         """A missing value and a special code stay as they are."""

@@ -99,9 +99,6 @@ def shown(explanations: Explanations, kind: str, like: pd.DataFrame) -> tuple[pd
     return table.astype(dict(like.dtypes)), [e.prediction for e in found]
 
 
-# --- the same seed, the same results ---------------------------------------------------------------------------------
-
-
 def test_row_alone_in_a_batch_and_shuffled(explainer: Explainer, rows: pd.DataFrame) -> None:
     together = explainer.explain(rows)
     order = [3, 0, 5, 1, 4, 2]
@@ -116,13 +113,13 @@ def test_two_jobs(explainer: Explainer, rows: pd.DataFrame) -> None:
 
 
 def test_same_seed_twice_and_random_state_untouched(explainer: Explainer, rows: pd.DataFrame) -> None:
-    before = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002  (the state that must not change)
+    before = np.random.get_state()[1].copy(), random.getstate()
     first = explainer.explain(rows, seed=7)
     kept = copy.deepcopy(first)
     assert_same(first, explainer.explain(rows, seed=7))
     explainer.explain(rows.iloc[::-1], seed=8)
     assert_same(first, kept)
-    assert_array_equal(before[0], np.random.get_state()[1])  # noqa: NPY002
+    assert_array_equal(before[0], np.random.get_state()[1])
     assert random.getstate() == before[1]
 
 
@@ -151,9 +148,6 @@ def test_pickled_before_and_after_in_a_fresh_process(
     subprocess.run([sys.executable, "-c", program, tmp_path / "in", tmp_path / "out"], check=True, capture_output=True)
     for there in pickle.loads((tmp_path / "out").read_bytes()):
         assert_same(here, there)
-
-
-# --- the right class, as the user sees the values --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["positive", "negative"])
@@ -275,9 +269,6 @@ def test_budgets_end_the_search() -> None:
     assert explainer.explain([9.0, 4.0], time_limit=0.0)[0].negative.status is Status.OUT_OF_BUDGET
 
 
-# --- constraints -----------------------------------------------------------------------------------------------------
-
-
 def test_frozen_range_and_direction_hold(credit: tuple[Any, pd.DataFrame]) -> None:
     model, X = credit
     explainer = Explainer(
@@ -332,9 +323,6 @@ def test_missing_cells_stay_missing(missing: Any) -> None:
         assert set(contrast.changes) <= {"size"}
 
 
-# --- models that change or fail --------------------------------------------------------------------------------------
-
-
 def test_refitted_model_is_noticed() -> None:
     X, y = mixed()
     X = X[["age", "amount"]]
@@ -361,9 +349,6 @@ def test_rows_that_fail_lose_no_others() -> None:
         assert explanations[mine].error is None
         for a, b in zip(explanations[mine].contrasts, alone[theirs].contrasts, strict=True):
             assert (a.status, a.distance) == (b.status, b.distance)
-
-
-# --- shapes and names ------------------------------------------------------------------------------------------------
 
 
 def test_no_rows(explainer: Explainer, rows: pd.DataFrame) -> None:

@@ -132,9 +132,7 @@ def test_target_is_a_goal_to_keep() -> None:
     features = Features.fit(np.array([[0.0], [1.0], [2.0]]))
     plan = FrequencyMap().fit(features).plan
     numbers = np.array([[1.0]])
-    problems = problem.pose(
-        features, plan, numbers, numbers, np.array([1]), KINDS, target=2, away_from_base=True
-    )
+    problems = problem.pose(features, plan, numbers, numbers, np.array([1]), KINDS, target=2, away_from_base=True)
     assert_array_equal(problems.row["goal"], [1, 2])
     assert_array_equal(problems.row["keep"], [1, 1])
 
