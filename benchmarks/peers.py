@@ -60,7 +60,7 @@ class Task:
         return pd.DataFrame(np.atleast_2d(rows), columns=self.X.columns).astype(self.X.dtypes)
 
     def probabilities(self, rows: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.predict_proba(self.frame(rows)), dtype=float)
+        return np.array(self.model.predict_proba(self.frame(rows)), dtype=float)
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self.model.predict(self.frame(rows)))
@@ -108,7 +108,7 @@ def nice_method(task: Task) -> Counterfactual:
     from nice import NICE
 
     explainer = NICE(task.probabilities, np.array(task.X, float), [], y_train=task.y, optimization="proximity")
-    return lambda row, label: explainer.explain(row[None], target_class="other")[0]
+    return lambda row, label: explainer.explain(row[None].copy(), target_class="other")[0]
 
 
 def dice_method(task: Task) -> Counterfactual:
