@@ -207,9 +207,7 @@ def _hist_gradient_boosting(model: Any) -> Oracle:
         n_known = np.array([len(known) for known in codes])
         read = CategoryReader(n_features, names, model._preprocessor, position, n_known)
     trees = [
-        _hist_tree(predictor, output)
-        for iteration in model._predictors
-        for output, predictor in enumerate(iteration)
+        _hist_tree(predictor, output) for iteration in model._predictors for output, predictor in enumerate(iteration)
     ]
     member = rename_features(_boosted(trees, model._baseline_prediction.ravel()), position)
     return TreeOracle(

@@ -85,9 +85,7 @@ def test_numbers_are_one_tensor(server):
     request, body = server.asked[0]
     assert str(request.url) == f"{V2}/infer"
     assert body == {
-        "inputs": [
-            {"name": "input-0", "shape": [3, 2], "datatype": "FP64", "data": [0.5, 1.0, -0.25, None, 2.0, 3.0]}
-        ],
+        "inputs": [{"name": "input-0", "shape": [3, 2], "datatype": "FP64", "data": [0.5, 1.0, -0.25, None, 2.0, 3.0]}],
         "outputs": [{"name": "predict_proba"}],
     }
 
