@@ -50,7 +50,7 @@ def test_contrasts_of_a_tree_are_exact(tree: DecisionTreeClassifier, rules: str)
     explainer = Explainer(tree, X, categorical=["code"], options=SearchOptions(**options), **how)
     exact = exact_for(explainer, tree)
     goal = None if target is None else list(tree.classes_).index(target)
-    rows = X.iloc[:40]
+    rows = X.iloc[:25]
     n_found = 0
     explanations = explainer.explain(rows, target=target)
     for row, explanation in zip(rows.astype(object).itertuples(index=False), explanations, strict=True):
@@ -68,7 +68,7 @@ def test_contrasts_of_a_tree_are_exact(tree: DecisionTreeClassifier, rules: str)
             assert contrast.distance == pytest.approx(total, abs=1e-12)
             assert total == pytest.approx(optimum.cost, rel=1e-4, abs=1e-6)  # continuous values: one float32 step
             assert contrast.lower_bound == contrast.distance
-    assert n_found > 40
+    assert n_found > 25
 
 
 @pytest.mark.parametrize("rules", ["none", "ordinary counterfactuals", "costs of change"])
@@ -80,7 +80,7 @@ def test_the_beam_finds_wherever_a_contrast_exists(rules: str) -> None:
     second.tree_ = first.tree_
     explainer = Explainer(twins, X, categorical=["code"], options=SearchOptions(**options), **how)
     exact = exact_for(explainer, first)
-    rows = X.iloc[:40]
+    rows = X.iloc[:25]
     for row, explanation in zip(rows.astype(object).itertuples(index=False), explainer.explain(rows), strict=True):
         for contrast in explanation.contrasts:
             optimum = exact.solve(row, contrast.kind)

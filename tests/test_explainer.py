@@ -29,7 +29,7 @@ from macem import Explainer, SearchOptions, Status
 from macem.errors import DataError, ModelChangedError, OptionError
 from macem.results import Explanations
 
-QUICK = SearchOptions(n_steps=6, n_directions=8)
+QUICK = SearchOptions(n_steps=4, n_directions=6)
 
 
 def mixed(n: int = 120) -> tuple[pd.DataFrame, pd.Series]:
@@ -66,7 +66,7 @@ def explainer(request: pytest.FixtureRequest, credit: tuple[Any, pd.DataFrame]) 
 
 @pytest.fixture(scope="module")
 def rows(credit: tuple[Any, pd.DataFrame]) -> pd.DataFrame:
-    return credit[1].iloc[:6]
+    return credit[1].iloc[:4]
 
 
 def step(threshold: float = 0.5, feature: int = 0, labels: Any = (0, 1)) -> DecisionTreeClassifier:
@@ -101,7 +101,7 @@ def shown(explanations: Explanations, kind: str, like: pd.DataFrame) -> tuple[pd
 
 def test_row_alone_in_a_batch_and_shuffled(explainer: Explainer, rows: pd.DataFrame) -> None:
     together = explainer.explain(rows)
-    order = [3, 0, 5, 1, 4, 2]
+    order = [3, 0, 2, 1]
     shuffled = explainer.explain(rows.iloc[order])
     for at in range(len(rows)):
         assert_same(together[at : at + 1], explainer.explain(rows.iloc[[at]]))
@@ -207,8 +207,6 @@ def test_target_is_reached_or_already_there() -> None:
             assert explanation.negative.prediction == "c"
     assert {explanation.prediction for explanation in explanations} == {"a", "b", "c"}
 
-
-# --- statuses where nothing can be found -----------------------------------------------------------------------------
 
 BACKGROUND = np.array([[1.0, 0.0], [2.0, 1.0], [2.0, 2.0], [3.0, 3.0], [9.0, 4.0]])  # bases 2 and 2
 
