@@ -165,7 +165,7 @@ def one_row(models: dict[str, Any], X: np.ndarray, repetitions: int) -> Iterator
             times_slower(
                 lambda row=row, explainer=explainer: explainer.explain(row),
                 lambda row=row, model=model: model.predict_proba(row),
-                repetitions,
+                min(repetitions, 3),
             )
             for row in (X[at : at + 1] for at in range(repetitions))
         ]
@@ -340,13 +340,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small and without repetitions; writes nothing")
     quick = parser.parse_args().quick
     results = []
+    RESULTS.parent.mkdir(exist_ok=True)
     with threadpool_limits(1):
         for result in measurements(quick):
             print(f"{result.what}; {result.model}; {result.rows} rows: {result.ratio:.3g} ({result.bar})", flush=True)
             results.append(result)
-    if not quick:
-        RESULTS.parent.mkdir(exist_ok=True)
-        pd.DataFrame(results).to_csv(RESULTS, index=False, float_format="%.4g", lineterminator="\n")
+            if not quick:  # after each, so that a run that is cut short keeps what it has
+                pd.DataFrame(results).to_csv(RESULTS, index=False, float_format="%.4g", lineterminator="\n")
 
 
 if __name__ == "__main__":
