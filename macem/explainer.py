@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -183,7 +183,7 @@ class Explainer:
         )
         seed = _checked_seed(seed)
         at_once = 1 if time_limit is not None and self._axes is not None else ROWS_AT_ONCE
-        jobs = joblib.effective_n_jobs(n_jobs)
+        jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
         at_once = max(1, min(at_once, -(-len(table) // jobs)))
         parts = [table.iloc[first : first + at_once] for first in range(0, len(table), at_once)]
         schedule = self._schedule(seed) if parts else None
@@ -538,7 +538,7 @@ class Explainer:
         return sensitivity
 
     def _checked_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+        kinds = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds or len(set(kinds)) != len(kinds):
             raise OptionError(f'kinds={kinds!r} is not possible; give "positive", "negative" or both.')
@@ -547,7 +547,7 @@ class Explainer:
     def _checked_target(self, target: Any) -> int | None:
         if target is None:
             return None
-        at = np.flatnonzero(self.classes == target)
+        at = np.flatnonzero(self.classes == target) if np.ndim(target) == 0 else np.empty(0, np.int64)
         if at.size != 1:
             raise OptionError(
                 f"target={target!r} is not a class of the model; its classes are {self.classes.tolist()}."
@@ -637,7 +637,8 @@ def _hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
     """A 64-bit hash per query: its numbers, and its owner where a cell is the row's own (missing, or never seen)."""
     hashes = np.empty(numbers.shape[0], np.uint64)
     numbers = np.ascontiguousarray(numbers)
-    kernel.hash_rows(numbers, numbers.view(np.uint64), owners, hashes)
+    with np.errstate(over="ignore"):  # a hash wraps around; only the plain kernel would say so
+        kernel.hash_rows(numbers, numbers.view(np.uint64), owners, hashes)
     return hashes
 
 
@@ -761,6 +762,14 @@ def _checked_count(name: str, value: Any) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise OptionError(f"{name}={value!r} is not a whole number of at least 1; give one, or None for no limit.")
+    return int(value)
+
+
+def _checked_jobs(value: Any) -> Any:
+    if value is None:  # what joblib's context says
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value == 0:
+        raise OptionError(f"n_jobs={value!r} is no number of jobs; give 1 or more, or -1 for every core.")
     return int(value)
 
 
