@@ -155,7 +155,7 @@ class Features:
         frozen_mask[_positions(names, frozen, "frozen")] = True
         direction = np.zeros(len(names), np.int8)
         for at, word in given_directions.items():
-            if word not in _DIRECTIONS:
+            if not isinstance(word, str) or word not in _DIRECTIONS:
                 raise OptionError(f"directions[{names[at]!r}] is {word!r}: give 'increase' or 'decrease'")
             direction[at] = _DIRECTIONS[word]
 
@@ -472,7 +472,7 @@ def _number(value: Any, what: str) -> float:
     """A finite number given as an option."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise OptionError(f"{what} is {value!r}, but the column is numeric: give a number") from None
     if not np.isfinite(number):
         raise OptionError(f"{what} is {value!r}: give a finite number")
