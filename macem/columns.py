@@ -63,7 +63,7 @@ def floats(column: Column) -> F8:
             if isinstance(value, str):
                 raise TypeError
             values[row] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError(
                 f"column {column.name!r}, row {column.index[row]!r} holds {value!r}, but the column is numeric: "
                 "give a number, or None where it is missing"

@@ -326,6 +326,8 @@ class Explainer:
             search.begin(work, plan, weights, ask)
         if limits.passed:
             work.best.row["exhausted"][work.open] = True
+        if not work.open.size:
+            return
         if table is None or axes is None:
             search.lockstep(work, plan, weights, schedule, ask, limits, self._log_density(ask))
             if self.options.refine:

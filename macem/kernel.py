@@ -211,19 +211,47 @@ def leaf_of(table: TreeEnsemble, tree: int, keys: U8, row: int) -> int:
 @compiled
 def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
     """Sum the trees of every member, in order and in the member's precision, into the (n, n_outputs) array `raw`."""
-    n_rows = codes.shape[0]
+    n_rows, n_features = codes.shape
     keys = np.empty(codes.shape, np.uint64)
     keys_from_codes(table, codes, keys)
+    nodes = table.nodes
+    values = table.values
+    one = np.uint64(1)
     for row in range(n_rows):
+        plain = table.special == 0
+        for feature in range(n_features):
+            plain = plain and keys[row, feature] != MISSING
         for output in range(table.start.size):
             raw[row, output] = table.start[output]
         for member in range(table.member.size - 1):
+            single = table.member[member].single == 1
+            width = table.member[member].width
             for tree in range(table.member[member].first_tree, table.member[member + 1].first_tree):
-                leaf = leaf_of(table, tree, keys, row)
-                for column in range(table.member[member].width):
+                first = np.uint64(table.tree[tree].first)
+                at = first
+                # `node_at` written out: where only numbers are compared, calls would take most of the time
+                if plain and table.wide == 1:
+                    while True:
+                        meta = nodes[(at << one) + one]
+                        child = first + (meta & np.uint64(0xFFFFFFFF))
+                        if child == at:
+                            break
+                        key = keys[row, (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF)]
+                        at = child + one if key > nodes[at << one] else child
+                elif plain:
+                    while True:
+                        word = nodes[at]
+                        child = first + (word & np.uint64(0x1FFFF))
+                        if child == at:
+                            break
+                        key = keys[row, (word >> np.uint64(17)) & np.uint64(0x1FFF)]
+                        at = child + one if key > word >> np.uint64(32) else child
+                else:
+                    at = np.uint64(leaf_of(table, tree, keys, row))
+                for column in range(width):
                     output = table.tree[tree].output + column
-                    total = raw[row, output] + table.values[leaf, column]
-                    if table.member[member].single == 1:
+                    total = raw[row, output] + values[at, column]
+                    if single:
                         # a float64 sum of two float32 rounded once is the float32 sum
                         total = np.float64(np.float32(total))
                     raw[row, output] = total

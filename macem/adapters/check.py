@@ -127,7 +127,7 @@ def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
     table = _take(X, rows[np.arange(len(cells)) % rows.size])
     for column in dict.fromkeys(column for column, _ in cells):
         where = [row for row, cell in enumerate(cells) if cell[0] == column]
-        values = [cells[row][1] for row in where]
+        values: Any = [cells[row][1] for row in where]
         if isinstance(table, np.ndarray):
             table[where, column] = values
             continue
@@ -135,6 +135,9 @@ def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
         if series.dtype.name == "category":
             known = {None, *series.cat.categories}
             series = series.cat.add_categories([value for value in dict.fromkeys(values) if value not in known])
+        own = getattr(series.dtype, "numpy_dtype", series.dtype)
+        if isinstance(own, np.dtype) and own.kind in "iu":  # Python numbers do not fit a narrow column by themselves
+            values = np.clip(values, np.iinfo(own).min, np.iinfo(own).max).astype(own)
         series.iloc[where] = values
         table.isetitem(column, series)
     return table
