@@ -1,4 +1,4 @@
-"""The README's tables come from the result files, and never lose a row."""
+"""The tables of the README and the docs come from the result files, and never lose a row."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.readme import KINDS, METRICS, RESULTS, rewritten
+from benchmarks.readme import KINDS, METRICS, REPOSITORY, RESULTS, TABLES, rewritten
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-EMPTY = "<!-- begin speed -->\n<!-- end speed -->\n<!-- begin quality -->\n<!-- end quality -->\n"
+EMPTY = "".join(
+    f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name, table in TABLES.items() if table.page == "README.md"
+)
 
 
 def write(folder: Path, models: list[str], methods: list[str]) -> None:
@@ -22,8 +23,10 @@ def write(folder: Path, models: list[str], methods: list[str]) -> None:
     pd.DataFrame(paper, columns=["dataset", "model", "metric", "kind", "method", "mean"]).to_csv(folder / "paper.csv")
 
 
-def test_readme_is_fresh() -> None:
-    assert rewritten(README, RESULTS) == README
+@pytest.mark.parametrize("page", sorted({table.page for table in TABLES.values()}))
+def test_page_is_fresh(page: str) -> None:
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    assert rewritten(text, RESULTS, page) == text
 
 
 def test_tables(tmp_path: Path) -> None:
