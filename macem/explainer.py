@@ -457,7 +457,8 @@ class Explainer:
                     differs = work.best.numbers[p] != work.problems.cell["reference"][p]
                     differs &= ~np.isnan(work.best.numbers[p])
                     changes = {
-                        names[at]: (reference.iloc[at], examples[p].iloc[at]) for at in np.flatnonzero(differs).tolist()
+                        names[at]: (_plain(reference.iloc[at]), _plain(examples[p].iloc[at]))
+                        for at in np.flatnonzero(differs).tolist()
                     }
                 contrasts[kind] = Contrast(
                     kind=kind,
@@ -696,6 +697,11 @@ def _unsure(probabilities: F8) -> NDArray[np.bool_]:
         return np.zeros(probabilities.shape[0], bool)
     top = np.partition(probabilities, -2, axis=1)
     return top[:, -1] - top[:, -2] < SURE
+
+
+def _plain(value: Any) -> Any:
+    """A cell as a Python number or text, which prints as it is written."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _rows_of(table: pd.DataFrame) -> list[pd.Series[Any]]:
