@@ -319,7 +319,7 @@ def imports_and_fits(n_background: int, repetitions: int) -> Iterator[Measuremen
 
 
 def measurements(quick: bool) -> Iterator[Measurement]:
-    repetitions = 1 if quick else 9
+    repetitions = 1 if quick else 5
     X, y = make_classification(1000 if quick else 5000, 20, n_informative=10, random_state=0)
     X = np.ascontiguousarray(X)
     models = {name: make().fit(X, y) for name, make in MODELS.items()}
@@ -327,11 +327,11 @@ def measurements(quick: bool) -> Iterator[Measurement]:
     yield from steps(models, X, repetitions)
     yield from one_row(models, X, repetitions)
     yield from paths(models["random forest 100"], X, 2 if quick else 50, 1)
-    yield from two_jobs(models["random forest 100"], X, 20 if quick else 100, min(repetitions, 3))
+    yield from two_jobs(models["random forest 100"], X, 20, min(repetitions, 3))
     yield from pipeline(2 if quick else 20, 1)
-    yield from imports_and_fits(10_000 if quick else 1_000_000, min(repetitions, 5))
+    yield from imports_and_fits(10_000 if quick else 1_000_000, min(repetitions, 3))
     if not quick:  # compiling everything takes the time that a quick run has
-        yield from first_calls(5)
+        yield from first_calls(3)
 
 
 def main() -> None:
