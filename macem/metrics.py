@@ -2,57 +2,152 @@
 
 Features are ranked by importance, the largest first. A good contrast moves few features, so most importances are zero;
 ties are broken by `Contrast.sensitivity`, what the class rests on even where it stands at base. ``ranking="literal"``
-leaves them to the order of the columns, as the paper's text does.
+leaves them, as the paper's text does. Scores are per row and kind; the paper's figures are their means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from macem.errors import OptionError, UnsupportedModelError
+from macem.errors import DataError, OptionError, UnsupportedModelError
 from macem.explainer import Explainer
+from macem.features import Features
+from macem.kernel import F8, I8
 from macem.results import Contrast, Explanation, Explanations, Status
 
-__all__ = ["correct_classification", "correct_feature_importance", "correct_feature_ranking", "ranked_features"]
+__all__ = [
+    "attribution_contrasts",
+    "correct_classification",
+    "correct_feature_importance",
+    "correct_feature_ranking",
+    "ranked_features",
+]
 
 Ranking = Literal["sensitivity", "literal"]
 KINDS = ("positive", "negative")
+DIGITS = 12  # sums over trees differ in the digits beyond
+ROUNDING = 1e-9  # of a distance in working coordinates
 
 
-def correct_classification(explanations: Explanations) -> pd.Series[float]:
-    """CCP: the percentage of positives in the row's class, and of negatives in another.
+def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Explanations:
+    """Contrasts in the place of an attribution method's, so that the metrics can judge it, as the paper does with LIME.
+
+    The positive is the row with every feature that speaks against its class at base, the negative the row with every
+    feature that speaks for its class at base.
+
+    Parameters
+    ----------
+    explainer : Explainer
+        Gives the base values and the model's answers.
+    X : DataFrame or array, shape (n, d)
+    attributions : array, shape (n, d)
+        Signed, toward the class that the model predicts for each row.
+
+    Returns
+    -------
+    Explanations
+        Importances are the absolute attributions (reading: of all features, in both proxies), sensitivities zero.
+        Whether a proxy keeps or leaves the class is not assured.
+
+    Raises
+    ------
+    DataError
+        If the shapes differ or an attribution is not finite.
+    """
+    features = explainer.features
+    table = features.check(X)
+    weights = np.asarray(attributions, dtype=np.float64)
+    if weights.shape != table.shape or not np.isfinite(weights).all():
+        raise DataError(
+            f"attributions have shape {weights.shape} for rows of shape {table.shape}, "
+            f"{int((~np.isfinite(weights)).sum())} of them not finite: give one finite number per row and feature"
+        )
+    numbers = features.numbers(table)
+    standing = np.isnan(numbers) | features.special(numbers)
+    bases = np.where(standing, numbers, features.base)
+    base_table = features.frame(bases, table, numbers)
+    own = _answers(explainer, table)
+    # of each kind: the proxies, what they are measured from, where the two differ, and the model's answers
+    found: dict[str, tuple[pd.DataFrame, pd.DataFrame, NDArray[np.bool_], F8]] = {}
+    for kind, dropped in (("positive", weights < 0.0), ("negative", weights > 0.0)):
+        example = features.frame(np.where(dropped, bases, numbers), table, numbers)
+        differs = (numbers != bases) & (~dropped if kind == "positive" else dropped) & ~standing
+        found[kind] = example, base_table if kind == "positive" else table, differs, _answers(explainer, example)
+
+    def contrast(kind: str, at: int) -> Contrast:
+        examples, references, differs, answers = found[kind]
+        values, reference = examples.iloc[at], references.iloc[at]
+        moved = np.flatnonzero(differs[at]).tolist()
+        return Contrast(
+            kind=kind,
+            status=Status.FOUND,
+            values=values,
+            changes={features.names[f]: (reference.iloc[f], values.iloc[f]) for f in moved},
+            importance=pd.Series(np.abs(weights[at]), index=table.columns),
+            sensitivity=pd.Series(0.0, index=table.columns),
+            prediction=explainer.classes[answers[at].argmax()],
+            probabilities=pd.Series(answers[at], index=explainer.classes),
+            distance=None,
+            n_changed=len(moved),
+            n_queries=0,
+            lower_bound=None,
+            reference=reference,
+        )
+
+    return Explanations(
+        [
+            Explanation(
+                index=table.index[at],
+                original=table.iloc[at],
+                prediction=explainer.classes[own[at].argmax()],
+                probabilities=pd.Series(own[at], index=explainer.classes),
+                base=base_table.iloc[at],
+                positive=contrast("positive", at),
+                negative=contrast("negative", at),
+            )
+            for at in range(len(table))
+        ]
+    )
+
+
+def correct_classification(explanations: Explanations) -> pd.DataFrame:
+    """CCP: 100 where a positive is in the row's class, or a negative in another, else 0.
+
+    Reading: the class is the model's own verdict, and only contrasts that were returned count; how many were not is to
+    be told beside it.
 
     Parameters
     ----------
     explanations : Explanations
-        Classes are those that the user's own model gave when the contrasts were verified.
 
     Returns
     -------
-    Series, index ("positive", "negative")
-        Percent of the contrasts that were found; NaN where none was.
+    DataFrame of float64, shape (n, 2), columns "positive" and "negative"
+        NaN where no contrast was found. ``.mean()`` is the paper's figure.
     """
 
     def score(explanation: Explanation, contrast: Contrast) -> float:
         same = contrast.prediction == explanation.prediction
         return 100.0 * (same if contrast.kind == "positive" else not same)
 
-    return _mean_by_kind(explanations, score)
+    return _scores(explanations, score)
 
 
 def correct_feature_ranking(
     explainer: Explainer, explanations: Explanations, ranking: Ranking = "sensitivity"
-) -> pd.Series[float]:
+) -> pd.DataFrame:
     """CFR: rank correlation of an explanation's features with an ablation of its contrast.
 
-    Reading: each feature alone is set to its base value in the positive, to the row's value in the negative; they are
-    ranked by how far the probability of the contrast's class falls, and compared by Spearman's correlation over all
-    features. A contrast whose ablation changes nothing has no ranking to compare with, and is left out.
+    Readings: each of *all* features alone is set to its base value in the positive, to the row's value in the negative
+    (the paper's k is the number of features, or an explanation would choose what it is asked). Features are ranked by
+    how far that lowers the probability of the contrast's class. The correlation is Spearman's, in which equals share
+    their mean rank. An explanation that ranks nothing scores 0; an ablation that changes nothing is left out, since
+    there is no ranking to compare with (a positive that is the base itself, say).
 
     Parameters
     ----------
@@ -60,132 +155,191 @@ def correct_feature_ranking(
         Asked for the probabilities of the ablated contrasts.
     explanations : Explanations
     ranking : {"sensitivity", "literal"}
-        How ties of importance are broken.
+        Equal importances are told apart by sensitivity, or stay equal.
 
     Returns
     -------
-    Series, index ("positive", "negative")
-        Means of the correlations, in [-1, 1]; NaN where there is nothing to compare.
+    DataFrame of float64, shape (n, 2), columns "positive" and "negative"
+        Correlations in [-1, 1]; NaN where there is nothing to compare. ``.mean()`` is the paper's figure.
     """
     from scipy.stats import spearmanr
 
     def score(explanation: Explanation, contrast: Contrast) -> float:
-        assert contrast.values is not None
-        assert contrast.probabilities is not None
-        rows = [contrast.values.copy() for _ in contrast.values]
-        for at, row in enumerate(rows):
-            row.iloc[at] = (explanation.base if contrast.kind == "positive" else explanation.original).iloc[at]
-        table = explainer.features.check(pd.DataFrame(rows).infer_objects())
-        label = list(contrast.probabilities.index).index(contrast.prediction)
-        left = explainer.oracle.predict_proba(explainer.features.model_table(table))[:, label]
-        if np.ptp(left) == 0.0:
+        drop = _ablation(explainer, explanation, contrast)
+        if np.ptp(drop) == 0.0:
             return np.nan
-        places = np.empty(left.size)
-        places[ranked_features(contrast, ranking)] = np.arange(left.size)
-        return float(spearmanr(places, left).statistic)
+        keys = np.stack(_keys(contrast, ranking)[::-1], axis=1)
+        order = np.unique(keys, axis=0, return_inverse=True)[1].ravel()  # equal where both keys are
+        return 0.0 if np.ptp(order) == 0 else float(spearmanr(order, drop).statistic)
 
-    return _mean_by_kind(explanations, score)
+    return _scores(explanations, score)
 
 
 def correct_feature_importance(
-    model: Any, explainer: Explainer, explanations: Explanations, X_train: Any, ranking: Ranking = "sensitivity"
-) -> pd.Series[float]:
+    model: Any,
+    explainer: Explainer,
+    explanations: Explanations,
+    X_train: Any,
+    ranking: Ranking = "sensitivity",
+    standard: Explanations | None = None,
+) -> pd.DataFrame:
     """CFIP: how many of the features that an ideal contrast rests on are among the explanation's first k.
 
-    Reading: the ideal is the training row nearest to the reference (base for a positive, row for a negative) that
-    fulfils the contrast's rules, unless the contrast itself is nearer. Its features are those on its path through the
-    tree, or through any tree of a forest; k is their number.
+    Readings: the ideal is the training row nearest (L1, working coordinates) to the reference, the base for a positive
+    and the row for a negative, among those that keep the contrast's rules (its class, and no farther from base than
+    the row, or at least as far, in every coordinate); the standard's own contrast if that is at least as near. Its
+    features are the k that the most trees ask on its path, where k is the mean number of distinct features on a path,
+    rounded: for a single tree, those on its path. (The union over a forest would be all features, and any explanation
+    perfect.) Ties that are left go to the first column.
 
     Parameters
     ----------
     model : DecisionTreeClassifier or RandomForestClassifier
-        Fitted on the explainer's numbers.
+        Fitted on the explainer's columns, all of them numbers.
     explainer : Explainer
     explanations : Explanations
     X_train : DataFrame or ndarray, shape (n, d)
         Candidates for the ideal.
     ranking : {"sensitivity", "literal"}
+    standard : Explanations, optional
+        Contrasts of the same rows that replace a training row as the ideal; `explanations` by default. Methods that are
+        compared need one standard.
 
     Returns
     -------
-    Series, index ("positive", "negative")
-        Percent.
+    DataFrame of float64, shape (n, 2), columns "positive" and "negative"
+        Percent; NaN where no contrast was found or no ideal exists. ``.mean()`` is the paper's figure.
 
     Raises
     ------
     UnsupportedModelError
-        If the model has no decision path.
+        If the model has no trees of scikit-learn.
+    DataError
+        If the standard is not of the same rows.
     """
-    if not hasattr(model, "decision_path"):
+    trees = [getattr(tree, "tree_", None) for tree in getattr(model, "estimators_", [model])]
+    if any(tree is None for tree in trees):
         raise UnsupportedModelError(
-            f"{type(model).__qualname__} has no decision_path; CFIP is defined for trees and forests of scikit-learn."
+            f"{type(model).__qualname__} has no decision path; CFIP is defined for trees and forests of scikit-learn."
+        )
+    standard = explanations if standard is None else standard
+    if [one.index for one in standard] != [one.index for one in explanations]:
+        raise DataError(
+            f"the standard explains {len(standard)} rows, not the {len(explanations)} that are judged: explain the same"
         )
     features = explainer.features
     table = features.check(X_train)
-    numbers = features.numbers(table)
-    classes = np.asarray(explainer.classes)[explainer.oracle.predict_proba(features.model_table(table)).argmax(axis=1)]
-    points = explainer.encoding.encode(numbers)
+    classes = explainer.classes[_answers(explainer, table).argmax(axis=1)]
+    points = _points(explainer, features.numbers(table))
+    standard_of = dict(zip(explanations, standard, strict=True))
 
     def score(explanation: Explanation, contrast: Contrast) -> float:
-        rows = pd.DataFrame([explanation.original, explanation.base, contrast.values]).infer_objects()
-        row, base, own = explainer.encoding.encode(features.numbers(features.check(rows)))
-        positive = contrast.kind == "positive"
-        reference = base if positive else row
-        if positive:
-            fits = (classes == explanation.prediction) & (np.abs(points) <= np.abs(row) + 1e-12).all(axis=1)
-        else:
-            fits = (classes != explanation.prediction) & (np.abs(points) >= np.abs(row) - 1e-12).all(axis=1)
-        distance = np.where(fits, np.abs(points - reference).sum(axis=1), np.inf)
-        nearest = int(distance.argmin())
-        if distance[nearest] < np.abs(own - reference).sum():
-            ideal = features.model_table(table.iloc[[nearest]])
-        else:
-            ideal = features.model_table(features.check(rows.iloc[[2]]))
-        path = path_features(model, ideal)
-        top = ranked_features(contrast, ranking)[: len(path)]
-        return 100.0 * len(path.intersection(top.tolist())) / len(path) if path else np.nan
+        own = getattr(standard_of[explanation], contrast.kind)
+        ideal = _ideal(explainer, explanation, contrast.kind, own, table, points, classes)
+        if ideal is None:
+            return np.nan
+        asked = _path_features(trees, np.asarray(features.model_table(ideal), dtype=np.float32))
+        top = ranked_features(contrast, ranking)[: asked.size]
+        return 100.0 * np.isin(top, asked).mean() if asked.size else np.nan
 
-    return _mean_by_kind(explanations, score)
+    return _scores(explanations, score)
 
 
-def ranked_features(contrast: Contrast, ranking: Ranking = "sensitivity") -> NDArray[np.int64]:
-    """Positions of the features, the most important first.
+def ranked_features(contrast: Contrast, ranking: Ranking = "sensitivity") -> I8:
+    """Positions of the features, the most important first; ties that are left go to the first column.
 
     Raises
     ------
     OptionError
         If the ranking is unknown.
     """
+    return np.lexsort([-key for key in _keys(contrast, ranking)]).astype(np.int64)
+
+
+def _keys(contrast: Contrast, ranking: Ranking) -> list[F8]:
+    """What features are ranked by, the first key last."""
     if ranking not in ("sensitivity", "literal"):
         raise OptionError(f'ranking={ranking!r} is unknown; use "sensitivity" or "literal".')
-    importance = np.asarray(contrast.importance, dtype=np.float64)
-    ties = np.asarray(contrast.sensitivity, dtype=np.float64) if ranking == "sensitivity" else np.zeros(importance.size)
-    return np.lexsort([np.arange(importance.size), -ties, -importance]).astype(np.int64)
+    keys = [contrast.importance] if ranking == "literal" else [contrast.sensitivity, contrast.importance]
+    return [np.asarray(key, dtype=np.float64).round(DIGITS) for key in keys]
 
 
-def path_features(model: Any, row: Any) -> set[int]:
-    """Positions of the features that a row's path asks for, in a tree or in any tree of a forest."""
-    trees = getattr(model, "estimators_", [model])
-    plain = np.asarray(row)
-    found: set[int] = set()
-    for tree in trees:
-        nodes = tree.tree_.decision_path(plain.astype(np.float32)).indices
-        asked = tree.tree_.feature[nodes]
-        found.update(asked[asked >= 0].tolist())
-    return found
+def _ablation(explainer: Explainer, explanation: Explanation, contrast: Contrast) -> F8:
+    """Per feature, how far the probability of the contrast's class falls without it, (d,)."""
+    features = explainer.features
+    without = explanation.base if contrast.kind == "positive" else explanation.original
+    table = _table(features, [contrast.values, without])
+    own, other = features.numbers(table)
+    moved = np.flatnonzero((own != other) & ~(np.isnan(own) & np.isnan(other)))
+    ablated = np.repeat(own[None, :], moved.size + 1, axis=0)
+    ablated[np.arange(moved.size), moved] = other[moved]
+    rows = table.iloc[np.zeros(moved.size + 1, dtype=np.int64)]
+    label = np.flatnonzero(explainer.classes == contrast.prediction)[0]
+    answers = _answers(explainer, features.frame(ablated, rows))[:, label]
+    drop = np.zeros(own.size)
+    drop[moved] = np.round(answers[-1] - answers[:-1], DIGITS)
+    return drop
 
 
-def _found(explanations: Explanations) -> Iterator[tuple[Explanation, Contrast]]:
-    for explanation in explanations:
-        for contrast in explanation.contrasts:
-            if contrast.status is Status.FOUND:
-                yield explanation, contrast
+def _ideal(
+    explainer: Explainer,
+    explanation: Explanation,
+    kind: str,
+    own: Contrast | None,
+    table: pd.DataFrame,
+    points: F8,
+    classes: NDArray[Any],
+) -> pd.DataFrame | None:
+    """The nearest contrast known, as a table of one row: a training row, or the standard's own."""
+    features = explainer.features
+    row, base = _points(explainer, features.numbers(_table(features, [explanation.original, explanation.base])))
+    if kind == "positive":
+        reference = base
+        fits = (classes == explanation.prediction) & (np.abs(points) <= np.abs(row) + ROUNDING).all(axis=1)
+    else:
+        reference = row
+        fits = (classes != explanation.prediction) & (np.abs(points) >= np.abs(row) - ROUNDING).all(axis=1)
+    distances = np.where(fits, np.abs(points - reference).sum(axis=1), np.inf)
+    nearest = int(distances.argmin())
+    if own is not None and own.found and (own.prediction == explanation.prediction) == (kind == "positive"):
+        shown = _table(features, [own.values])
+        gap = np.abs(_points(explainer, features.numbers(shown))[0] - reference).sum()
+        if gap <= distances[nearest] + ROUNDING:
+            return shown
+    return table.iloc[[nearest]] if np.isfinite(distances[nearest]) else None
 
 
-def _mean_by_kind(explanations: Explanations, score: Callable[[Explanation, Contrast], float]) -> pd.Series[float]:
-    """Mean score of the contrasts found, by kind; scores that are NaN are left out."""
-    scores: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for explanation, contrast in _found(explanations):
-        scores[contrast.kind].append(score(explanation, contrast))
-    means = [np.nanmean(values) if not np.isnan(values).all() else np.nan for values in scores.values()]
-    return pd.Series(means, index=pd.Index(KINDS), dtype=np.float64)
+def _path_features(trees: list[Any], row: NDArray[np.float32]) -> I8:
+    """The k features that the most trees ask of a row, where k is the mean number that a tree asks."""
+    asked = np.zeros((len(trees), row.shape[1]), dtype=bool)
+    for at, tree in enumerate(trees):
+        features = tree.feature[tree.decision_path(row).indices]
+        asked[at, features[features >= 0]] = True
+    n_asked = round(float(asked.sum(axis=1).mean()))
+    return np.argsort(-asked.sum(axis=0), kind="stable")[:n_asked].astype(np.int64)
+
+
+def _answers(explainer: Explainer, table: pd.DataFrame) -> F8:
+    return explainer.oracle.predict_proba(explainer.features.model_table(table))
+
+
+def _points(explainer: Explainer, numbers: F8) -> F8:
+    """Working coordinates; what is missing, or a special code, stands at base."""
+    features = explainer.features
+    standing = np.isnan(numbers) | features.special(numbers)
+    return explainer.encoding.encode(np.where(standing, features.base, numbers))
+
+
+def _table(features: Features, rows: list[Any]) -> pd.DataFrame:
+    return features.check(pd.DataFrame(rows).infer_objects())
+
+
+def _scores(explanations: Explanations, score: Callable[[Explanation, Contrast], float]) -> pd.DataFrame:
+    """Scores of the contrasts that were found, one row per explanation and one column per kind."""
+    contrasts = [[getattr(explanation, kind) for kind in KINDS] for explanation in explanations]
+    scores = [
+        [np.nan if one is None or not one.found else score(explanation, one) for one in both]
+        for explanation, both in zip(explanations, contrasts, strict=True)
+    ]
+    index = pd.Index([explanation.index for explanation in explanations])
+    return pd.DataFrame(scores, index=index, columns=pd.Index(KINDS), dtype=np.float64)
