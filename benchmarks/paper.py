@@ -108,10 +108,13 @@ class Task:
         self.dataset, self.split = dataset, split
         self.model = MODELS[model](split).fit(self.X_train, self.y_train)
         numeric = [name for name in X if name not in self.categorical]
+        low, high = X.min(), X.max()
+        if dataset.zero_base:  # a base value lies inside its range
+            low, high = low.clip(upper=0.0), high.clip(lower=0.0)
         self.given = {
             "categorical": self.categorical,
             "special_values": dataset.special_values,
-            "ranges": {name: (X[name].min(), X[name].max()) for name in numeric},
+            "ranges": dict(zip(numeric, zip(low[numeric], high[numeric], strict=True), strict=True)),
             "base": dict.fromkeys(numeric, 0.0) if dataset.zero_base else None,
         }
 
