@@ -331,7 +331,9 @@ def _points(explainer: Explainer, numbers: F8) -> F8:
 
 
 def _table(features: Features, rows: list[Any]) -> pd.DataFrame:
-    return features.check(pd.DataFrame(rows).infer_objects())
+    """Rows of explanations as a table; dtypes that one row cannot show are put right, column by column."""
+    table = pd.DataFrame(rows).infer_objects()
+    return table if tuple(table.dtypes) == features.dtypes else features.check(table)
 
 
 def _scores(explanations: Explanations, score: Callable[[Explanation, Contrast], float]) -> pd.DataFrame:
