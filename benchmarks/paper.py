@@ -130,6 +130,11 @@ class Task:
         explainer = self.explainer(refine=True)
         return explainer, explainer.explain(self.rows, seed=self.split)
 
+    @cached_property
+    def path_lengths(self) -> pd.DataFrame:
+        """The paper's k."""
+        return metrics.path_lengths(self.model, *self.refined, self.X_train)
+
     @property
     def labels(self) -> np.ndarray:
         """Predicted classes of the rows, as positions."""
@@ -191,7 +196,7 @@ class Task:
         rankings = {method: "sensitivity", f"{method}-literal": "literal"} if "macem" in method else {method: "literal"}
         for name, ranking in rankings.items():
             ranked = {
-                "CFR": metrics.correct_feature_ranking(explainer, explanations, ranking),
+                "CFR": metrics.correct_feature_ranking(explainer, explanations, ranking, self.path_lengths),
                 "CFIP": metrics.correct_feature_importance(
                     self.model, explainer, explanations, self.X_train, ranking, standard
                 ),

@@ -7,7 +7,7 @@ leaves them, as the paper's text does. Scores are per row and kind; the paper's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "correct_classification",
     "correct_feature_importance",
     "correct_feature_ranking",
+    "path_lengths",
     "ranked_features",
 ]
 
@@ -139,15 +140,18 @@ def correct_classification(explanations: Explanations) -> pd.DataFrame:
 
 
 def correct_feature_ranking(
-    explainer: Explainer, explanations: Explanations, ranking: Ranking = "sensitivity"
+    explainer: Explainer,
+    explanations: Explanations,
+    ranking: Ranking = "sensitivity",
+    k: int | pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """CFR: rank correlation of an explanation's features with an ablation of its contrast.
+    """CFR: rank correlation of an explanation's first k features with an ablation of its contrast.
 
-    Readings: each of *all* features alone is set to its base value in the positive, to the row's value in the negative
-    (the paper's k is the number of features, or an explanation would choose what it is asked). Features are ranked by
-    how far that lowers the probability of the contrast's class. The correlation is Spearman's, in which equals share
-    their mean rank. An explanation that ranks nothing scores 0; an ablation that changes nothing is left out, since
-    there is no ranking to compare with (a positive that is the base itself, say).
+    Readings: each of the k features alone is set to its base value in the positive, to the row's value in the negative.
+    They are ranked by how far that lowers the probability of the contrast's class. The correlation is Spearman's, in
+    which equals share their mean rank. An explanation scores 0 if its k features rank equal, or if none of them has an
+    effect while another feature has. Left out is what has no ranking to compare with: a contrast in which no ablation
+    changes anything (a positive that is the base itself, say), and a single feature.
 
     Parameters
     ----------
@@ -156,6 +160,8 @@ def correct_feature_ranking(
     explanations : Explanations
     ranking : {"sensitivity", "literal"}
         Equal importances are told apart by sensitivity, or stay equal.
+    k : int or DataFrame of shape (n, 2), optional
+        The paper's k; `path_lengths` gives it for trees and forests. All features by default.
 
     Returns
     -------
@@ -164,13 +170,20 @@ def correct_feature_ranking(
     """
     from scipy.stats import spearmanr
 
+    sizes = k if isinstance(k, pd.DataFrame) else pd.DataFrame(k, index=range(len(explanations)), columns=KINDS)
+    size_of = dict(zip(explanations, sizes.to_dict("records"), strict=True))
+
     def score(explanation: Explanation, contrast: Contrast) -> float:
         drop = _ablation(explainer, explanation, contrast)
-        if np.ptp(drop) == 0.0:
+        size = drop.size if k is None else size_of[explanation][contrast.kind]
+        if np.ptp(drop) == 0.0 or not size > 1:
             return np.nan
-        keys = np.stack(_keys(contrast, ranking)[::-1], axis=1)
+        top = ranked_features(contrast, ranking)[: int(size)]
+        keys = np.stack(_keys(contrast, ranking)[::-1], axis=1)[top]
         order = np.unique(keys, axis=0, return_inverse=True)[1].ravel()  # equal where both keys are
-        return 0.0 if np.ptp(order) == 0 else float(spearmanr(order, drop).statistic)
+        if np.ptp(order) == 0 or np.ptp(drop[top]) == 0.0:
+            return 0.0
+        return float(spearmanr(order, drop[top]).statistic)
 
     return _scores(explanations, score)
 
@@ -217,32 +230,70 @@ def correct_feature_importance(
     DataError
         If the standard is not of the same rows.
     """
-    trees = [getattr(tree, "tree_", None) for tree in getattr(model, "estimators_", [model])]
-    if any(tree is None for tree in trees):
-        raise UnsupportedModelError(
-            f"{type(model).__qualname__} has no decision path; CFIP is defined for trees and forests of scikit-learn."
-        )
     standard = explanations if standard is None else standard
     if [one.index for one in standard] != [one.index for one in explanations]:
         raise DataError(
             f"the standard explains {len(standard)} rows, not the {len(explanations)} that are judged: explain the same"
         )
-    features = explainer.features
-    table = features.check(X_train)
-    classes = explainer.classes[_answers(explainer, table).argmax(axis=1)]
-    points = _points(explainer, features.numbers(table))
-    standard_of = dict(zip(explanations, standard, strict=True))
+    asked_of = dict(zip(explanations, _asked_of_ideals(model, explainer, standard, X_train), strict=True))
 
     def score(explanation: Explanation, contrast: Contrast) -> float:
-        own = getattr(standard_of[explanation], contrast.kind)
-        ideal = _ideal(explainer, explanation, contrast.kind, own, table, points, classes)
-        if ideal is None:
-            return np.nan
-        asked = _path_features(trees, np.asarray(features.model_table(ideal), dtype=np.float32))
+        asked = asked_of[explanation][contrast.kind]
         top = ranked_features(contrast, ranking)[: asked.size]
         return 100.0 * np.isin(top, asked).mean() if asked.size else np.nan
 
     return _scores(explanations, score)
+
+
+def path_lengths(model: Any, explainer: Explainer, standard: Explanations, X_train: Any) -> pd.DataFrame:
+    """The paper's k: how many distinct features stand on the path of an ideal contrast, as CFIP reads it.
+
+    Parameters
+    ----------
+    model : DecisionTreeClassifier or RandomForestClassifier
+        Fitted on the explainer's columns, all of them numbers.
+    explainer : Explainer
+    standard : Explanations
+        Contrasts that replace a training row as the ideal where they are at least as near.
+    X_train : DataFrame or ndarray, shape (n, d)
+        Candidates for the ideal.
+
+    Returns
+    -------
+    DataFrame of float64, shape (n, 2), columns "positive" and "negative"
+        In a forest the mean over its trees, rounded; NaN where no ideal exists.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If the model has no trees of scikit-learn.
+    """
+    asked = _asked_of_ideals(model, explainer, standard, X_train)
+    sizes = pd.DataFrame([{kind: own[kind].size for kind in KINDS} for own in asked], dtype=np.float64)
+    return sizes.set_axis([one.index for one in standard]).where(lambda size: size > 0)
+
+
+def _asked_of_ideals(model: Any, explainer: Explainer, standard: Explanations, X_train: Any) -> Iterator[dict[str, I8]]:
+    """For each row and kind, the features asked on the path of the ideal contrast; none where there is no ideal."""
+    trees = [getattr(tree, "tree_", None) for tree in getattr(model, "estimators_", [model])]
+    if any(tree is None for tree in trees):
+        raise UnsupportedModelError(
+            f"{type(model).__qualname__} has no decision path; CFIP is defined for trees and forests of scikit-learn."
+        )
+    features = explainer.features
+    table = features.check(X_train)
+    classes = explainer.classes[_answers(explainer, table).argmax(axis=1)]
+    points = _points(explainer, features.numbers(table))
+    for explanation in standard:
+        asked = {}
+        for kind in KINDS:
+            ideal = _ideal(explainer, explanation, kind, getattr(explanation, kind), table, points, classes)
+            asked[kind] = (
+                np.empty(0, np.int64)
+                if ideal is None
+                else _path_features(trees, np.asarray(features.model_table(ideal), dtype=np.float32))
+            )
+        yield asked
 
 
 def ranked_features(contrast: Contrast, ranking: Ranking = "sensitivity") -> I8:

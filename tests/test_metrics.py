@@ -78,6 +78,36 @@ def test_ties_of_importance(explainer, explanations, importance, sensitivity, by
         assert scores["negative"].tolist() == pytest.approx([expected])
 
 
+@pytest.mark.parametrize(
+    ("importance", "sensitivity", "k", "expected"),
+    [
+        ([0, 1, 2], [0, 0, 0], 3, -1.5 / np.sqrt(3)),  # ranks (1, 2, 3) against drops (3, 1.5, 1.5)
+        ([0, 1, 2], [0, 0, 0], 2, 0.0),  # neither of the first two has an effect, the other has
+        ([1, 0, 0], [0, 2, 1], 2, 1.0),
+        ([1, 2, 0], [0, 0, 0], 2, -1.0),
+        ([1, 0, 0], [0, 2, 1], 1, np.nan),  # one feature has no rank
+        ([1, 0, 0], [0, 2, 1], np.nan, np.nan),
+    ],
+)
+def test_ranking_of_the_first_k(explainer, explanations, importance, sensitivity, k, expected) -> None:
+    given = replace(
+        explanations[0], positive=None, negative=with_keys(explanations[0].negative, importance, sensitivity)
+    )
+    sizes = pd.DataFrame([[3, k]], columns=["positive", "negative"])
+    scores = metrics.correct_feature_ranking(explainer, Explanations([given]), k=sizes)
+    assert scores["negative"].tolist() == pytest.approx([expected], nan_ok=True)
+
+
+def test_path_lengths_are_those_of_the_ideals(model, explainer, explanations) -> None:
+    lengths = metrics.path_lengths(model, explainer, explanations, X)
+    assert lengths.index.tolist() == [one.index for one in explanations]
+    assert lengths["positive"].tolist() == [1, 1]  # one feature on any path of the tree
+    assert lengths["negative"].tolist() == pytest.approx([1, np.nan], nan_ok=True)  # row 1 has no ideal negative
+    deep = DecisionTreeClassifier(random_state=0).fit(X, 2 * (X[:, 0] > 3.5) + (X[:, 1] > 1.5))
+    longer = metrics.path_lengths(deep, explainer, explanations, X)
+    assert longer["positive"].tolist() == [2, 1]  # left of its root the second column is asked, too
+
+
 def test_importance_of_a_tree(model, explainer, explanations) -> None:
     scores = metrics.correct_feature_importance(model, explainer, explanations, X)
     # one feature on the path, and it is ranked first: 1 of 1
