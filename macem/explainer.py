@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from macem import kernel, problem, refine, search
+from macem import kernel, likely, problem, refine, search
 from macem.adapters import oracle_for
 from macem.adapters.check import check_table
 from macem.errors import (
@@ -329,9 +329,12 @@ class Explainer:
         if not work.open.size:
             return
         if table is None or axes is None:
-            search.lockstep(work, plan, weights, schedule, ask, limits, self._log_density(ask))
+            log_density = self._log_density(ask)
+            search.lockstep(work, plan, weights, schedule, ask, limits, log_density)
             if self.options.refine:
                 refine.batched(work, plan, weights, ask, limits)
+                if log_density is not None:
+                    likely.toward_density(work, plan, weights, ask, log_density, limits)
         elif not self.options.refine:
             search.compiled(work, table, axes, plan, weights, schedule)
         else:

@@ -213,8 +213,20 @@ def plot_application(
         for lane, name in enumerate(names):
             _draw_bar(ax, -lane, name, explanation, contrast)
         ax.axvline(0, color=BASE, linewidth=3, zorder=0)
-        ax.set_ylim(-max(len(names), 3) + 0.4, 0.75)
+        ax.set_ylim(-max(len(names), 2) + 0.4, 0.75)
         ax.set_xticks([0], ["base value"])
+        ax.legend(
+            [
+                ax.plot([], [], "s", color=ROW, fillstyle="none", markersize=12, markeredgewidth=1.8)[0],
+                ax.plot([], [], "^" if kind == "positive" else "D", color=COLOURS[kind], linewidth=4, ls="-")[0],
+            ],
+            ["the row", f"pertinent {kind}"],
+            frameon=False,
+            fontsize=11,
+            ncols=2,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.08),
+        )
         _bare(ax, keep=("bottom",))
     return axes
 
@@ -231,6 +243,7 @@ def _draw_bar(ax: Axes, y: float, name: Any, explanation: Explanation, contrast:
     words = f"{start} → {target}" if contrast.kind == "negative" else f"{target} (base {readable(values[0])})"
     text = ax.text(-1.18, y + 0.22, f"{_wrapped(name, 32, 1)}: {_wrapped(words, 54, 2)}", fontsize=12, va="bottom")
     text.set_in_layout(False)
+    text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # the base's line ends before the words
 
 
 def _displacements(base: Any, row: Any, end: Any) -> tuple[float, float]:
@@ -583,7 +596,7 @@ def tree_path(explainer: Explainer, row: Any) -> list[tuple[Any, str]]:
 def plot_tree_path(
     path: Sequence[tuple[Any, str]], explanation: Explanation, ax: Axes | None = None, n_features: int = 3
 ) -> Axes:
-    """Draw the paper's figure 3: the path of a row in a tree beside its pertinent features; arrows show which match.
+    """Draw the paper's figure 3: the path of a row in a tree between its pertinent features; arrows show which match.
 
     Parameters
     ----------
@@ -608,7 +621,7 @@ def plot_tree_path(
         if above is not None:
             _arrow(ax, above, box, POSITIVE)
         above = box
-    for column, contrast in ((1.15, explanation.positive), (2.15, explanation.negative)):
+    for column, contrast in ((-1.1, explanation.positive), (1.1, explanation.negative)):
         if contrast is None:
             continue
         # The paper lists a positive's features by falling importance, a negative's by rising.
@@ -621,8 +634,8 @@ def plot_tree_path(
         for position, name in enumerate(names):
             box = _box(ax, column, -position * step, _wrapped(name, 24, 2), COLOURS[contrast.kind])
             if name in boxes:
-                _arrow(ax, box, boxes[name], "#CC3311", curve=0.08)
-    ax.set_xlim(-0.45, 2.6)
+                _arrow(ax, box, boxes[name], "#CC3311", curve=0.08 if column > 0.0 else -0.08)
+    ax.set_xlim(-1.55, 1.55)
     ax.set_ylim(-len(path) - 0.5, 1.0)
     ax.text(0.0, 0.62, "path in the tree", ha="center", fontsize=13)
     _title(ax, f"Row {explanation.index}: {readable(explanation.prediction)}")

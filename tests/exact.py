@@ -19,6 +19,7 @@ import pandas as pd
 
 from macem import SearchOptions
 from macem.features import Features
+from macem.strategies.encodings import SimplexSampling
 
 
 class Column(NamedTuple):
@@ -53,7 +54,8 @@ class Optimum(NamedTuple):
 class ExactTree:
     """Solves rows on a fitted ``DecisionTreeClassifier``.
 
-    `places` are the coordinates of the levels, by feature and level; `columns` say what the tree's columns show.
+    `places` are the coordinates of the levels, by feature and level, or on a `simplex` how far their corners are from
+    the base's; `columns` say what the tree's columns show.
     """
 
     tree: Any
@@ -61,6 +63,7 @@ class ExactTree:
     places: Mapping[int, Mapping[Any, float]]
     options: SearchOptions
     columns: Sequence[Column] | None = None
+    simplex: bool = False
 
     @cached_property
     def leaves(self) -> list[tuple[int, list[Condition]]]:
@@ -155,6 +158,8 @@ class ExactTree:
         on_levels = self.features.levels[feature] is not None
         if on_levels and self.options.category_cost is not None:
             return self.options.change_cost + self.options.category_cost
+        if on_levels and self.simplex:  # two corners differ by one in two coordinates
+            return self.options.change_cost + 2.0 * self.options.l1_weight + 2.0
         if on_levels:
             step = abs(self._place(feature, value) - self._place(feature, reference))
         else:
@@ -203,7 +208,9 @@ def exact_for(explainer: Any, tree: Any, columns: Sequence[Column] | None = None
         if levels is not None:
             first = plan.feature["first_level"][feature]
             places[feature] = dict(zip(levels, plan.level["place"][first:].tolist(), strict=False))
-    return ExactTree(tree, features, places, explainer.options, columns)
+    return ExactTree(
+        tree, features, places, explainer.options, columns, isinstance(explainer.encoding, SimplexSampling)
+    )
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -35,6 +35,8 @@ RULES: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
     "directions": ({"directions": {"count": "increase", "weight": "decrease"}}, {"away_from_base": False}, None),
     "target": ({}, {"away_from_base": False}, "high"),
     "costs of change": ({}, {"change_cost": 0.5, "category_cost": 1.0, "l1_weight": 1.0}, None),
+    "simplexes": ({"encoding": "ssa"}, {}, None),
+    "simplexes and costs of change": ({"encoding": "ssa"}, {"change_cost": 0.5, "l1_weight": 1.0}, None),
     "bases": ({"base": {"count": 3, "code": 5, "price": 0.4}}, {}, None),
 }
 

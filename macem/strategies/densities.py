@@ -24,7 +24,7 @@ class Density(Protocol):
 
     @property
     def plan(self) -> Any:
-        """The density as arrays for the kernel; None keeps the search in lockstep."""
+        """The density as arrays, if any; the kernel reads none yet, so every density keeps the search in lockstep."""
         ...
 
     def fit(self, features: Features, numbers: F8, frame: pd.DataFrame) -> Density:
