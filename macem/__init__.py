@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from macem import datasets, metrics, plots, report, testing
     from macem.adapters import ensemble, oracle_for
-    from macem.errors import MacemError
+    from macem.errors import MacemError, ModelChangedError
     from macem.explainer import Explainer, warm_up
     from macem.options import SearchOptions
     from macem.results import Status
@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Explainer",
     "MacemError",
+    "ModelChangedError",
     "SearchOptions",
     "Status",
     "__version__",
@@ -40,6 +41,7 @@ _MODULES = frozenset({"datasets", "metrics", "plots", "report", "testing"})
 _HOMES = {
     "Explainer": "macem.explainer",
     "MacemError": "macem.errors",
+    "ModelChangedError": "macem.errors",
     "SearchOptions": "macem.options",
     "Status": "macem.results",
     "ensemble": "macem.adapters",

@@ -16,7 +16,14 @@ __all__ = [
     "OracleError",
     "TableMismatchWarning",
     "UnsupportedModelError",
+    "sentence",
 ]
+
+
+def sentence(error: Exception) -> str:
+    """The text of an error of another library, as a sentence among others."""
+    text = str(error).strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 class MacemError(Exception):
@@ -56,4 +63,4 @@ class MacemWarning(UserWarning):
 
 
 class TableMismatchWarning(MacemWarning):
-    """The compiled copy of a model disagreed with the model, and is not used."""
+    """The copy of a model disagreed with the model, and is not used."""

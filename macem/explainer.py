@@ -58,7 +58,7 @@ class Explainer:
         ``{feature: value}``; medians and modes otherwise.
     ranges : dict, optional
         ``{feature: (low, high)}``; those of the background otherwise.
-    frozen : sequence of names
+    frozen : sequence of names, optional
         Features that keep the row's value.
     directions : dict, optional
         ``{feature: "increase" | "decrease"}``.
@@ -91,7 +91,7 @@ class Explainer:
         categorical: Sequence[Any] | None = None,
         base: dict[Any, Any] | None = None,
         ranges: dict[Any, tuple[float, float]] | None = None,
-        frozen: Sequence[Any] = (),
+        frozen: Sequence[Any] | None = (),
         directions: dict[Any, str] | None = None,
         special_values: dict[Any, Sequence[float]] | None = None,
         encoding: str | Encoding = "fma",
@@ -208,18 +208,18 @@ class Explainer:
         for_table = getattr(self.oracle, "for_table", None)
         if for_table is not None:  # what a scaler computes depends on the dtypes of its table
             self.oracle = for_table(asked)
-        table = self.oracle.ensemble
-        if table is None:
-            return None, None, "it is a black box"
         gap = check_table(self.oracle, asked)
         if gap is not None:
             warnings.warn(
-                f"The compiled copy of the model is not used: {gap}. The model is asked as a black box instead.",
+                f"The copy of the model is not used: {gap}. The model is asked as a black box instead.",
                 TableMismatchWarning,
                 stacklevel=3,
             )
             self.oracle = self._live
-            return None, None, f"its compiled copy differs: {gap}"
+            return None, None, f"its copy differs: {gap}"
+        table = self.oracle.ensemble
+        if table is None:
+            return None, None, "it is a black box"
         if self._density is not None:
             return None, None, "the density has no compiled plan"
         columns = None

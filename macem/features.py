@@ -94,7 +94,7 @@ class Features:
         categorical: Iterable[Any] | None = None,
         base: Mapping[Any, Any] | Callable[[F8], float] | None = None,
         ranges: Mapping[Any, tuple[Any, Any]] | None = None,
-        frozen: Iterable[Any] = (),
+        frozen: Iterable[Any] | None = (),
         directions: Mapping[Any, str] | None = None,
         special_values: Mapping[Any, Any] | None = None,
         scale: Any = "range",
@@ -152,7 +152,7 @@ class Features:
             for at, column in enumerate(series)
         ]
         frozen_mask = np.zeros(len(names), np.bool_)
-        frozen_mask[_positions(names, frozen, "frozen")] = True
+        frozen_mask[_positions(names, () if frozen is None else frozen, "frozen")] = True
         direction = np.zeros(len(names), np.int8)
         for at, word in given_directions.items():
             if not isinstance(word, str) or word not in _DIRECTIONS:
@@ -437,14 +437,15 @@ def _numbers_summary(column: Column, special_codes: F8, *, base: Any, limits: An
             f"give a base value inside, or a wider range with ranges={{{name!r}: (low, high)}}"
         )
 
-    std = float(values.std())
+    with np.errstate(over="ignore"):  # of numbers near the largest there are
+        std = float(values.std())
     if unit == "range":
-        unit = float(values.max() - values.min())
+        unit = float(values.max()) - float(values.min())
     elif unit == "std":
         unit = std
     elif unit == "mad":
         unit = float(np.median(np.abs(values - np.median(values))))
-    scale = next(length for length in (unit, std, high - low, 1.0) if length > 0.0)
+    scale = next(length for length in (unit, std, high - low, 1.0) if 0.0 < length < np.inf)
     kind = {-1: "continuous", 0: "integer"}.get(decimals, "decimal")
     return _Summary(kind, decimals, given, scale, std or 1.0, low, high)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
-from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelError
+from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelError, sentence
 from macem.kernel import F8, TreeEnsemble
 from macem.trees import Member, pack
 
@@ -284,14 +284,18 @@ class BlackBoxOracle:
 
     def _ask(self, question: str, X: Any) -> Any:
         try:
-            return getattr(self.model, question)(_as_fitted(self.model, X))
+            with np.errstate(over="ignore"):  # a number too large for the model's type is refused, or told apart, by it
+                return getattr(self.model, question)(_as_fitted(self.model, X))
         except MacemError:
             raise
         except Exception as error:
             if type(error).__name__ == "NotFittedError":
-                raise ModelError(f"{_name(self.model)} is not fitted: {error} Fit it before explaining it.") from error
+                raise ModelError(
+                    f"{_name(self.model)} is not fitted: {sentence(error)} Fit it before it is explained."
+                ) from error
+            told = f"{type(error).__name__}: {sentence(error)}"
             raise OracleError(
-                f"{_name(self.model)} failed on a table of {_n_rows(X)} rows: {type(error).__name__}: {error} "
+                f"{_name(self.model)} failed on a table of {_n_rows(X)} rows: {told} "
                 "Check that the model answers this table when asked directly."
             ) from error
 

@@ -194,7 +194,8 @@ def _anchor(plan: Plan, problems: Problems, positive: NDArray[np.bool_]) -> None
     reference = problems.cell["reference"]
     low, high = problems.bound[..., 0], problems.bound[..., 1]
     inside = np.clip(reference[..., None], low, high)
-    gap = np.where(low <= high, np.abs(inside - reference[..., None]), np.inf)
+    with np.errstate(over="ignore"):  # of numbers near the largest there are
+        gap = np.where(low <= high, np.abs(inside - reference[..., None]), np.inf)
     nearest = np.take_along_axis(inside, gap.argmin(axis=-1)[..., None], axis=-1)[..., 0]
     is_level = _kinds(plan) > kernel.GRID  # the mode is feasible, and nearer to the base than any other level
     moving = problems.cell["movable"] & positive[:, None]

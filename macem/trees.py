@@ -58,8 +58,8 @@ class Tree:
     categories : mapping of int to ndarray of int
         Node -> the category codes (>= 0) that go left; every other code goes right. A feature is asked for categories
         by all its nodes or by none.
-    zero_is_missing, missing_is_zero : ndarray of bool, shape (n_nodes,), or None
-        LightGBM's missing types: a zero counts as missing at this node; a missing value counts as zero.
+    zero_is_missing : ndarray of bool, shape (n_nodes,), or None
+        Whether a zero counts as missing too, as LightGBM can be told.
     """
 
     feature: NDArray[np.int64]
@@ -71,7 +71,6 @@ class Tree:
     output: int = 0
     categories: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
     zero_is_missing: NDArray[np.bool_] | None = None
-    missing_is_zero: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def pack(
     trees = [tree for member in members for tree in member.trees]
     n_codes = _count_codes(trees, n_features)
     nodes, children, tree_first = _breadth_first(trees)
-    zero_missing = any(tree.zero_is_missing is not None or tree.missing_is_zero is not None for tree in trees)
+    zero_missing = any(tree.zero_is_missing is not None for tree in trees)
     wide = (
         not single
         or n_features > kernel.NARROW_FEATURES
@@ -168,7 +167,6 @@ def pack(
     split[is_leaf] = np.uint64(0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
     flags = np.where(is_leaf | _column(trees, "missing_left", nodes), kernel.FLAG_MISSING_LEFT, 0)
     flags |= np.where(~is_leaf & _column(trees, "zero_is_missing", nodes), kernel.FLAG_ZERO_MISSING, 0)
-    flags |= np.where(~is_leaf & _column(trees, "missing_is_zero", nodes), kernel.FLAG_MISSING_ZERO, 0)
     words = _category_sets(trees, nodes, n_codes, split, flags)
     values = np.zeros((nodes.size, max((tree.value.shape[1] for tree in trees), default=1)))
     for number, tree in enumerate(trees):

@@ -19,14 +19,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from pandas.testing import assert_series_equal
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from macem import Explainer, SearchOptions, Status
-from macem.errors import DataError, ModelChangedError, OptionError
+from macem import Explainer, SearchOptions, Status, oracle_for
+from macem.errors import DataError, ModelChangedError, OptionError, TableMismatchWarning
 from macem.results import Explanations
 
 QUICK = SearchOptions(n_steps=4, n_directions=6)
@@ -347,6 +347,30 @@ def test_rows_that_fail_lose_no_others() -> None:
         assert explanations[mine].error is None
         for a, b in zip(explanations[mine].contrasts, alone[theirs].contrasts, strict=True):
             assert (a.status, a.distance) == (b.status, b.distance)
+
+
+@pytest.mark.parametrize("number", [1e308, -1.7e308])
+def test_numbers_near_the_largest(number: float) -> None:
+    X = np.arange(20.0).reshape(10, 2)
+    X[3, 1] = number
+    boosting = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=1).fit(X, X[:, 0] > 8.0)
+    assert Explainer(boosting, X).explain(X[3:4])[0].negative.status == Status.FOUND
+    forest = RandomForestClassifier(3, random_state=0).fit(X[:3], [0, 1, 1])
+    (explanation,) = Explainer(forest, X[:3]).explain(X[3:4])
+    assert f"Column 1 holds {number}" in explanation.error
+
+
+def test_a_wrong_copy_of_a_composite_is_not_used() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2)).round(1)
+    members = [("a", RandomForestClassifier(3, random_state=0)), ("b", LogisticRegression())]
+    model = VotingClassifier(members, voting="soft").fit(X, X[:, 0] > 0.0)
+    oracle = oracle_for(model)
+    explainer = Explainer(oracle, X)
+    oracle.through_tables.model.estimators_[0].oracle.ensemble.values[:] = 0.5
+    with pytest.warns(TableMismatchWarning, match="by its copy"):
+        fallen_back = Explainer(oracle, X)
+    assert "differs" in fallen_back.describe()
+    assert explainer.describe().startswith("lockstep: the model is asked in batches, because it is a black box")
 
 
 def test_no_rows(explainer: Explainer, rows: pd.DataFrame) -> None:

@@ -183,6 +183,7 @@ def test_frozen_and_directions() -> None:
     assert features.direction.tolist() == [0, 1, -1, 0, 0]
     assert Features.fit(MIXED, frozen="age").frozen.tolist() == [True, False, False, False, False]
     assert not Features.fit(MIXED, frozen=[]).frozen.any()
+    assert not Features.fit(MIXED, frozen=None).frozen.any()
 
 
 def test_declared_categories_by_name_and_by_position() -> None:

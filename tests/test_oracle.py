@@ -195,7 +195,7 @@ def test_the_models_own_error_is_told_and_kept():
     def fails(X):
         raise KeyError("income")
 
-    told = r"fails\) failed on a table of 40 rows: KeyError: 'income'.*asked directly"
+    told = r"fails\) failed on a table of 40 rows: KeyError: 'income'\. Check.*asked directly"
     with pytest.raises(OracleError, match=told) as error:
         BlackBoxOracle(fails).predict_proba(X)
     assert isinstance(error.value.__cause__, KeyError)

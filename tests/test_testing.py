@@ -188,6 +188,14 @@ def test_a_wrong_table_is_described(change, message):
     assert re.search(message, check_table(with_trees(change), X))
 
 
+def test_a_wrong_copy_of_a_composite_is_described():
+    from macem.adapters.sklearn_composites import ComposedOracle
+
+    other = type(MODEL)(**MODEL.get_params()).fit(X[::2], MODEL.predict(X)[::2])
+    assert check_table(ComposedOracle(MODEL, MODEL, note=""), X) is None
+    assert "by its copy" in check_table(ComposedOracle(MODEL, other, note=""), X)
+
+
 def test_a_table_that_refuses_the_data_is_described():
     from macem.errors import DataError
 

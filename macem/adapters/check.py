@@ -1,4 +1,4 @@
-"""Does a table answer as the model does? Compared on data, on split boundaries, on missing values, on unseen levels."""
+"""Does a copy answer as the model does? Compared on data, on split boundaries, on missing values, on unseen levels."""
 
 from __future__ import annotations
 
@@ -15,34 +15,39 @@ from macem.oracle import Oracle, TreeOracle
 __all__ = ["boundaries", "check_table", "columns", "dtype_of", "hard_tables", "place"]
 
 N_ROWS = 200  # background rows that are compared, and about as many rows on boundaries
+N_FEW_ROWS = 50  # that are compared where members of the model are asked as they are
 TOLERANCE = 1e-6  # of a probability: what float32 arithmetic in another order may cost
 
 
 def check_table(oracle: Oracle, X_background: Any) -> str | None:
-    """Compare the table of an oracle with the live model.
+    """Compare the copy that an oracle asks with the live model.
 
     Parameters
     ----------
     oracle : Oracle
+        Of a table, hard rows are compared; of a composite of tables and other models, some of the background.
     X_background : DataFrame or ndarray, shape (n, d)
         Rows as the model takes them.
 
     Returns
     -------
     str or None
-        The largest gap in words; None where table and model agree, or where there is no table.
+        The largest gap in words; None where copy and model agree, or where the model itself is asked.
 
     Raises
     ------
     OracleError
         If the model cannot answer its own background.
     """
-    if not isinstance(oracle, TreeOracle):
+    model = getattr(oracle, "live", oracle)
+    if model is oracle:
         return None
+    copy_of_it = "table" if isinstance(oracle, TreeOracle) else "copy"
+    tables = hard_tables(oracle, X_background) if isinstance(oracle, TreeOracle) else _few_rows(X_background)
     worst, description = TOLERANCE, None
-    for kind, table in hard_tables(oracle, X_background):
+    for kind, table in tables:
         try:
-            live = oracle.live.predict_proba(table)
+            live = model.predict_proba(table)
         except MacemError:
             if kind == "data":
                 raise
@@ -51,7 +56,7 @@ def check_table(oracle: Oracle, X_background: Any) -> str | None:
             copy = oracle.predict_proba(table)
         except MacemError as error:
             if kind in {"data", "boundary"}:
-                return f"on {kind} rows the model answers, but its table does not: {error}"
+                return f"on {kind} rows the model answers, but its {copy_of_it} does not: {error}"
             continue  # to refuse such rows is no silent difference
         gap = np.abs(copy - live)
         if gap.size and not gap.max() <= worst:
@@ -59,9 +64,15 @@ def check_table(oracle: Oracle, X_background: Any) -> str | None:
             row, column = np.unravel_index(gap.argmax(), gap.shape)
             description = (
                 f"on {kind} row {row}, the probability of class {oracle.classes[column]} is {live[row, column]:.9g} by "
-                f"the model and {copy[row, column]:.9g} by its table"
+                f"the model and {copy[row, column]:.9g} by its {copy_of_it}"
             )
     return description
+
+
+def _few_rows(X: Any) -> Iterator[tuple[str, Any]]:
+    """Take some rows of the data, spread evenly."""
+    if len(X):
+        yield "data", _take(X, _spread(len(X), N_FEW_ROWS))
 
 
 def hard_tables(oracle: TreeOracle, X: Any, n_rows: int = N_ROWS) -> Iterator[tuple[str, Any]]:
@@ -80,7 +91,7 @@ def hard_tables(oracle: TreeOracle, X: Any, n_rows: int = N_ROWS) -> Iterator[tu
         ``"data"``, ``"boundary"``, ``"missing"``, ``"unseen level"`` or ``"missing level"``.
     table : of the type, columns and dtypes of X
     """
-    rows = np.unique(np.linspace(0, len(X) - 1, min(n_rows, len(X))).astype(np.int64))
+    rows = _spread(len(X), n_rows)
     if rows.size == 0:
         return
     yield "data", _take(X, rows)
@@ -182,6 +193,10 @@ def columns(oracle: TreeOracle, X: Any) -> list[int]:
 def dtype_of(X: Any, column: int) -> Any:
     """Dtype of one column."""
     return X.dtype if isinstance(X, np.ndarray) else X.dtypes.iloc[column]
+
+
+def _spread(n: int, at_most: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, n - 1, min(at_most, n)).astype(np.int64))
 
 
 def _take(X: Any, rows: NDArray[np.int64]) -> Any:

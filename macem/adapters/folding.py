@@ -224,7 +224,6 @@ class Questions:
     threshold: F8
     missing_left: B1
     zero_is_missing: B1
-    missing_is_zero: B1
     categories: list[I8 | None]  # codes that go left, where a node asks for such
     of_tree: list[I8]  # the question of each node of each tree; -1 at leaves
     missing_value: float
@@ -246,8 +245,7 @@ class Questions:
                 asked[node] = sets[key]
             none = np.zeros(tree.feature.size, bool)
             zero_missing = none if tree.zero_is_missing is None else tree.zero_is_missing
-            missing_zero = none if tree.missing_is_zero is None else tree.missing_is_zero
-            flags = tree.missing_left * 1 + zero_missing * 2 + missing_zero * 4
+            flags = tree.missing_left * 1 + zero_missing * 2
             threshold = np.where(asked < 0, tree.threshold + 0.0, 0.0)
             parts.append(np.stack([tree.feature, threshold.view(np.int64), flags, asked]))
         rows = np.concatenate(parts, axis=1) if parts else np.zeros((4, 0), np.int64)
@@ -264,7 +262,6 @@ class Questions:
             threshold=threshold_bits.view(np.float64),
             missing_left=flags & 1 > 0,
             zero_is_missing=flags & 2 > 0,
-            missing_is_zero=flags & 4 > 0,
             categories=[None if place < 0 else codes[place] for place in asked],
             of_tree=np.split(of_node, np.cumsum([tree.feature.size for tree in trees])[:-1]),
             missing_value=missing_value,
@@ -277,9 +274,8 @@ class Questions:
     def go_left(self, asked: I8, values: F8) -> B1:
         """Answer questions for each value as the kernel does, shape (n_asked, n_values)."""
         absent = self.is_missing(values)
-        missing = absent & ~self.missing_is_zero[asked, None]
         values = np.where(absent, 0.0, values)
-        missing = missing | (self.zero_is_missing[asked, None] & (values == 0.0))
+        missing = absent | (self.zero_is_missing[asked, None] & (values == 0.0))
         left = values <= self.threshold[asked, None]
         for row, question in enumerate(asked.tolist()):
             categories = self.categories[question]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
+from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 from macem.trees import Link, Member, Tree
@@ -119,7 +119,9 @@ def load(path: str | PathLike[str]) -> Any:
     try:
         return lightgbm.Booster(model_file=fspath(path))
     except lightgbm.basic.LightGBMError as error:
-        raise ModelError(f"{path} is no LightGBM model: {error} Save one with booster.save_model(path).") from error
+        raise ModelError(
+            f"{path} is no LightGBM model: {sentence(error)} Save one with booster.save_model(path)."
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -43,19 +43,55 @@ def pipeline_oracle(pipeline: Any) -> Oracle:
     steps = [step for _, step in pipeline.steps]
     transformers = [step for step in steps[:-1] if _transforms(step)]
     model = oracle_for(steps[-1])
+    live = _live(pipeline, transformers, model)
     if not isinstance(model, TreeOracle):
-        return BlackBoxOracle(pipeline, note=getattr(model, "note", "") or "its last step is a black box")
+        live.note = getattr(model, "note", "") or "its last step is a black box"
+        return live
     if not transformers:
-        return replace(model, live=BlackBoxOracle(pipeline))
+        return replace(model, live=live)
     try:
-        return _Folder(pipeline, transformers, model).oracle([])
+        return _Folder(pipeline, transformers, model, live).oracle([])
     except NotColumnwise as reason:
-        return BlackBoxOracle(pipeline, note=str(reason))
+        live.note = str(reason)
+        return live
 
 
 def _transforms(step: Any) -> bool:
     """Whether a step does anything when the pipeline is asked; samplers do not."""
     return step is not None and not isinstance(step, str) and not hasattr(step, "fit_resample")
+
+
+def _live(pipeline: Any, transformers: Sequence[Any], model: Oracle) -> BlackBoxOracle:
+    """Ask the pipeline itself; where it has no probabilities, as before voters, what its last step is asked for."""
+    if hasattr(pipeline, "predict_proba"):
+        return BlackBoxOracle(pipeline)
+    return BlackBoxOracle(_Behind(pipeline, tuple(transformers), getattr(model, "live", model)))
+
+
+@dataclass(frozen=True)
+class _Behind:
+    """A pipeline whose probabilities are those of an oracle behind its transformers."""
+
+    pipeline: Any
+    transformers: tuple[Any, ...]
+    oracle: Any
+
+    @property
+    def classes_(self) -> Any:
+        return self.oracle.classes
+
+    def predict(self, X: Any) -> Any:
+        return self.pipeline.predict(X)
+
+    def predict_proba(self, X: Any) -> F8:
+        for transformer in self.transformers:
+            X = transformer.transform(X)
+        return np.asarray(self.oracle.predict_proba(X))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("feature_names_in_", "n_features_in_"):
+            raise AttributeError(name)
+        return getattr(self.pipeline, name)
 
 
 # The table of the user ------------------------------------------------------------------------------------------------
@@ -221,9 +257,10 @@ class PipelineOracle(TreeOracle):
 class _Folder:
     """Folds a pipeline, once for each combination of column types."""
 
-    def __init__(self, pipeline: Any, transformers: Sequence[Any], model: TreeOracle) -> None:
+    def __init__(self, pipeline: Any, transformers: Sequence[Any], model: TreeOracle, live: BlackBoxOracle) -> None:
         self.model = model
-        self.live = BlackBoxOracle(pipeline)
+        self.live = live
+        self.kind = type(pipeline.steps[-1][1]).__name__
         self.probe = Probe(pipeline, transformers, model)
         self._types: dict[tuple[Any, ...], tuple[np.dtype[Any], ...]] = {}
         self._oracles: dict[tuple[np.dtype[Any], ...], PipelineOracle] = {}
@@ -258,6 +295,6 @@ class _Folder:
             single=False,
             total=self.model.total,
             feature_names=probe.names,
-            note=f"The pipeline is folded into the table of its {type(self.live.model.steps[-1][1]).__name__}.",
+            note=f"The pipeline is folded into the table of its {self.kind}.",
             folder=self,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macem.errors import DataError
+from macem.errors import DataError, sentence
 from macem.kernel import F8
 from macem.oracle import Reader
 
@@ -57,9 +57,26 @@ class NumberReader:
                     columns_by_name(X, self.names), dtype=self.dtype, ensure_all_finite=finite, ensure_min_samples=0
                 )
         except ValueError as error:
-            raise DataError(f"The model cannot read this table: {error} Give it numbers that it takes.") from error
+            cell = self._first_refused(X)
+            raise DataError(
+                f"The model cannot read this table: {sentence(error)} {cell}Give it numbers that it takes."
+            ) from error
         check_width(numbers, self.n_features)
         return np.asarray(numbers, dtype=np.float64)
+
+    def _first_refused(self, X: Any) -> str:
+        """Name the first cell that is too large, infinite or missing; empty where the table holds more than numbers."""
+        try:
+            numbers = np.asarray(columns_by_name(X, self.names), dtype=np.float64)
+        except (TypeError, ValueError):
+            return ""
+        with np.errstate(over="ignore"):
+            refused = np.isinf(numbers.astype(self.dtype)) | (np.isnan(numbers) & (not self.missing))
+        cells = np.argwhere(refused)
+        if not cells.size:
+            return ""
+        row, column = cells[0].tolist()
+        return f"Column {column if self.names is None else repr(self.names[column])} holds {numbers[row, column]}. "
 
 
 def columns_by_name(X: Any, names: tuple[Any, ...] | None) -> Any:

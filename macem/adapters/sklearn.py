@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from macem.adapters import oracle_for
 from macem.adapters import sklearn_composites as composites
 from macem.adapters.readers import NumberReader, check_width, columns_by_name, feature_names
-from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
+from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle
 from macem.trees import Link, Member, Tree, constant, rename_features
@@ -272,7 +272,9 @@ class CategoryReader:
         try:
             encoded = np.asarray(self.encoder.transform(table), dtype=np.float64)
         except ValueError as error:
-            raise DataError(f"The model cannot read this table: {error} Give it values that it takes.") from error
+            raise DataError(
+                f"The model cannot read this table: {sentence(error)} Give it values that it takes."
+            ) from error
         categories = encoded[:, : self.n_known.size]
         categories[~((categories >= 0) & (categories < self.n_known))] = np.nan
         codes[:, self.position] = encoded

@@ -171,7 +171,7 @@ class VoteShares:
         return np.asarray(shares / (votes.shape[1] if weights is None else sum(weights)))
 
     def _as_fitted(self, X: Any) -> Any:
-        return np.asarray(X) if feature_names(self.model) is None else X
+        return X if feature_names(self.model) is not None or hasattr(X, "toarray") else np.asarray(X)
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("classes_", "feature_names_in_", "n_features_in_"):
@@ -259,8 +259,8 @@ def over_members(model: Any, reason: str) -> Oracle:
             setattr(double, name, [_stand_in(member) for member in getattr(model, name)])
     if hasattr(model, "final_estimator_"):
         double.final_estimator_ = _stand_in(model.final_estimator_)
-    replaced = [*getattr(double, "estimators_", ()), *getattr(double, "calibrated_classifiers_", ())]
-    if not any(isinstance(getattr(member, "estimator", member), StandIn) for member in replaced):
+    members = [*getattr(double, "estimators_", ()), *getattr(double, "calibrated_classifiers_", ())]
+    if not any(isinstance(one, StandIn) for member in members for one in (member, getattr(member, "estimator", None))):
         return BlackBoxOracle(model, note=reason)
     return ComposedOracle(model, double, note=reason)
 

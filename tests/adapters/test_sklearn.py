@@ -313,6 +313,26 @@ def test_votes_are_asked_in_the_form_that_the_model_was_fitted_on(fitted_on):
     np.testing.assert_array_equal(oracle.classes[oracle.live.predict(other)], model.predict(fitted_on()))
 
 
+@pytest.mark.parametrize("last", [Tree(), LogisticRegression()], ids=["table", "black box"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_votes_behind_transformers(last, sparse):
+    encode = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=sparse), ["c"]),
+        (StandardScaler(), ["a", "b"]),
+        sparse_threshold=float(sparse),
+    )
+    X = frame()[["a", "b"]].assign(c=np.resize(["u", "v", "w"], N_ROWS))
+    model = make_pipeline(encode, VotingClassifier(named(Forest(), last), voting="hard")).fit(X, three())
+    oracle = oracle_for(model)
+    assert isinstance(oracle, TreeOracle) == isinstance(last, DecisionTreeClassifier)
+    votes = model[-1].transform(model[:-1].transform(X))
+    shares = (votes[:, :, None] == np.arange(3)).mean(axis=1)
+    np.testing.assert_array_equal(oracle.predict_proba(X), shares)
+    live = pickle.loads(pickle.dumps(oracle)).live
+    np.testing.assert_array_equal(live.predict_proba(X), shares)
+    np.testing.assert_array_equal(oracle.classes[live.predict(X)], model.predict(X))
+
+
 # Precisions ----------------------------------------------------------------------------------------------------------
 
 
