@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from xgboost import XGBClassifier
 
 import macem
-from macem import kernel, problem
+from macem import kernel, problem, search
 from macem.datasets.models import credit_forest
 
 RESULTS = Path(__file__).resolve().parent / "results" / "speed.csv"
@@ -99,8 +99,9 @@ def search_steps(
     table: Any, axes: Any, plan: Any, weights: Any, problems: Any, points: Any, margins: Any, reached: Any
 ) -> None:
     """Answer one search step of every problem as the compiled search does."""
+    nearby = kernel.nearby_for(table, points.shape[1], points.shape[2])
     for p in range(points.shape[0]):
-        kernel.answer_numbers(table, axes, plan, weights, problems, p, points[p], points.shape[1], margins, reached)
+        kernel.answer_numbers(table, axes, plan, weights, problems, p, points[p], nearby, margins, reached)
 
 
 class OnTable:
@@ -117,12 +118,11 @@ class OnTable:
             self.explainer.features, self.plan, X, X, predicted, ("negative",), target=None, away_from_base=True
         )
 
-    def plain(self, problems: kernel.Problems, points: np.ndarray) -> Callable[[], None]:
+    def plain(self, problems: kernel.Problems, points: np.ndarray) -> Callable[[], Any]:
         """The table's answers to `points` (P, queries, d), row by row."""
         rows = np.repeat(np.arange(points.shape[0]), points.shape[1])
         numbers = points.reshape(rows.size, -1)
-        answers = np.empty((rows.size, self.table.n_classes))
-        return lambda: kernel.answer_rows(self.table, self.axes, self.plan, problems, rows, numbers, answers)
+        return lambda: search.ask_table(self.table, self.axes, self.plan, problems, rows, numbers)
 
     def steps(self, problems: kernel.Problems, points: np.ndarray) -> Callable[[], None]:
         """The same as search steps, whose points lie close together."""

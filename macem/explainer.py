@@ -186,9 +186,8 @@ class Explainer:
         jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
         at_once = max(1, min(at_once, -(-len(table) // jobs)))
         parts = [table.iloc[first : first + at_once] for first in range(0, len(table), at_once)]
-        schedule = self._schedule(seed) if parts else None
         done: list[Explanation] = []
-        for part in _in_order(self, parts, (kinds, goal, schedule, limits), n_jobs, progress, len(table)):
+        for part in _in_order(self, parts, (kinds, goal, seed, limits), n_jobs, progress, len(table)):
             done.extend(part)
         return Explanations(done, self._provenance(seed, kinds, target, done, time.monotonic() - began))
 
@@ -264,23 +263,23 @@ class Explainer:
         return search.schedule_for(self._plan, self.options, seed, n_samples=getattr(self.encoding, "n_samples", 1))
 
     def _explain_part(
-        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, schedule: kernel.Schedule, limits: Limits
+        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
         """Explain some rows together; if the model fails on some, the others are explained one by one."""
         try:
-            return self._explain_rows(table, kinds, target, schedule, limits)
+            return self._explain_rows(table, kinds, target, seed, limits)
         except ModelChangedError:
             raise
         except MacemError as error:
             if len(table) > 1:
                 rows = [table.iloc[[row]] for row in range(len(table))]
-                return [one for row in rows for one in self._explain_part(row, kinds, target, schedule, limits)]
+                return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
             original = _rows_of(table)[0]
             base = _rows_of(self.features.frame(self._bases(self.features.numbers(table)), table))[0]
             return [Explanation(table.index[0], original, None, None, base, error=str(error))]
 
     def _explain_rows(
-        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, schedule: kernel.Schedule, limits: Limits
+        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
         numbers = self.features.numbers(table)
         on_table = self._axes is not None
@@ -304,7 +303,7 @@ class Explainer:
                 [k == problem.NEGATIVE for k in kinds], len(table)
             )
             work.best.row["done"][there] = work.best.row["proved"][there] = True
-        self._solve(work, plan, weights, schedule, limits, ask)
+        self._solve(work, plan, weights, seed, limits, ask)
         shown, verdict = self._verify(table, work, ask, plan, weights, limits, probabilities, predicted)
         return self._assemble(table, numbers, probabilities, predicted, kinds, work, shown, verdict)
 
@@ -313,15 +312,16 @@ class Explainer:
         work: Work,
         plan: Plan,
         weights: kernel.Weights,
-        schedule: kernel.Schedule,
+        seed: int,
         limits: Limits,
         ask: _Asking,
     ) -> None:
         """Search, then refine."""
         table, axes = self._table, self._axes
         if table is not None and axes is not None:
-            on_table = _AskingTable(table, axes, plan, work.problems)
-            search.begin(work, plan, weights, on_table)
+            search.begin(
+                work, plan, weights, lambda numbers, rows: search.ask_table(table, axes, plan, work.problems, rows, numbers)
+            )
         else:
             search.begin(work, plan, weights, ask)
         if limits.passed:
@@ -330,19 +330,18 @@ class Explainer:
             return
         if table is None or axes is None:
             log_density = self._log_density(ask)
-            search.lockstep(work, plan, weights, schedule, ask, limits, log_density)
+            search.lockstep(work, plan, weights, self._schedule(seed), ask, limits, log_density)
             if self.options.refine:
                 refine.batched(work, plan, weights, ask, limits)
                 if log_density is not None:
                     likely.toward_density(work, plan, weights, ask, log_density, limits)
         elif not self.options.refine:
-            search.compiled(work, table, axes, plan, weights, schedule)
+            search.compiled(work, table, axes, plan, weights, self._schedule(seed))
         else:
-            # profiles are nearly free on a table: what they find bounds the search, which then looks for better basins
+            # profiles are nearly free on a table, and better than a search; it is for what they do not find
             refine.on_table(work, table, axes, plan, weights, self.options)
-            refined = work.best.row["cost"].copy()
-            search.compiled(work, table, axes, plan, weights, schedule)
-            if (work.best.row["cost"] < refined).any():
+            if np.isinf(work.best.row["cost"][work.open]).any():
+                search.compiled(work, table, axes, plan, weights, self._schedule(seed))
                 refine.on_table(work, table, axes, plan, weights, self.options, max_rounds=0)
 
     def _log_density(self, ask: _Asking) -> Any:
@@ -622,21 +621,6 @@ class _Asking:
         """The user's table of numbers, each row in the form of the row that it belongs to."""
         owners = self.owners[rows]
         return self.explainer.features.frame(numbers, self.table.iloc[owners], self.numbers[owners])
-
-
-@dataclass(frozen=True)
-class _AskingTable:
-    """Asks a table about numbers, without going through the user's form."""
-
-    table: TreeEnsemble
-    axes: Axes
-    plan: Plan
-    problems: Problems
-
-    def __call__(self, numbers: F8, rows: I8) -> F8:
-        probabilities = np.empty((rows.size, self.table.n_classes))
-        kernel.answer_rows(self.table, self.axes, self.plan, self.problems, rows, numbers, probabilities)
-        return probabilities
 
 
 def _hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:

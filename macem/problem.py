@@ -72,6 +72,7 @@ def pose(
     standing = features.special(numbers) | np.isnan(numbers)  # such a cell counts as standing at its base
     base = np.where(np.repeat(standing, n_kinds, axis=0), own, features.base)
     reference = np.where(positive[:, None], base, own)
+    bound = np.ascontiguousarray(np.stack([low, high], axis=-1))
     problems = Problems(
         cell=kernel.records(
             kernel.CELL,
@@ -79,11 +80,13 @@ def pose(
             own=own,
             own_code=np.repeat(codes, n_kinds, axis=0),
             reference=reference,
+            place=_places(plan, own),
             movable=movable,
         ),
         row=kernel.records(kernel.GOAL, own.shape[0], goal=goal, keep=keep),
         anchor=own.copy(),
-        bound=np.ascontiguousarray(np.stack([low, high], axis=-1)),
+        bound=bound,
+        place=_ends(plan, bound),
         allowed=allowed,
     )
     _anchor(plan, problems, positive)
@@ -98,13 +101,38 @@ def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: 
     bound[..., 0, 1] = np.fmax(features.high, numbers)
     return Problems(
         cell=kernel.records(
-            kernel.CELL, (n, d), own=numbers, own_code=codes, reference=numbers, movable=~np.isnan(numbers)
+            kernel.CELL,
+            (n, d),
+            own=numbers,
+            own_code=codes,
+            reference=numbers,
+            place=_places(plan, numbers),
+            movable=~np.isnan(numbers),
         ),
         row=kernel.records(kernel.GOAL, n, goal=goal, keep=1),
         anchor=numbers,
         bound=bound,
+        place=_ends(plan, bound),
         allowed=np.ones((n, plan.level.size), bool),
     )
+
+
+def _places(plan: Plan, numbers: F8) -> F8:
+    """Coordinates of numbers, as `kernel.place_of` has them."""
+    places = _ends(plan, numbers[..., None])[..., 0]
+    for feature in np.flatnonzero(_kinds(plan) > kernel.GRID):
+        first, last = plan.feature["first_level"][feature], plan.feature["first_level"][feature + 1]
+        known = np.append(plan.level["place"][first:last], plan.feature["unseen_place"][feature])
+        places[:, feature] = known[np.nan_to_num(numbers[:, feature], nan=0.0).astype(np.int64)]
+    return np.where(np.isnan(numbers), 0.0, places)
+
+
+def _ends(plan: Plan, numbers: F8) -> F8:
+    """Coordinates of numbers of numeric features, shape (P, d, …)."""
+    shape = (-1, *(1,) * (numbers.ndim - 2))
+    base, scale = (plan.feature[name][:-1].reshape(shape) for name in ("base_value", "scale"))
+    places: F8 = (numbers - base) / scale
+    return places
 
 
 def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> tuple[F8, F8]:

@@ -12,10 +12,9 @@ from macem import kernel
 from macem.kernel import F8, I8, Axes, Best, Iterates, Plan, Problems, Schedule, TreeEnsemble, Weights
 from macem.options import SearchOptions
 
-__all__ = ["Ask", "Limits", "Work", "begin", "compiled", "lockstep", "schedule_for"]
+__all__ = ["Ask", "Limits", "Work", "ask_table", "begin", "compiled", "lockstep", "schedule_for"]
 
 MAX_DIRECTION_BYTES = 32 << 20  # directions are shared by all rows; beyond this, steps reuse blocks of them
-PATIENCE = 10  # steps; refined first, 19 of 20 starts gain nothing after that
 MAX_QUERIES_AT_ONCE = 1 << 16  # rows of one predict_proba call
 
 Ask = Callable[[F8, I8], F8]
@@ -69,10 +68,21 @@ def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int =
         n_directions=options.n_directions,
         n_samples=n_samples,
         step_size=float(options.step_size),
-        patience=PATIENCE if options.refine else options.n_steps,
+        # what the refinement found was never improved by a search (0 of 640 problems, four data sets, two models)
+        patience=0 if options.refine else options.n_steps,
         directions=random.standard_normal((n_blocks, options.n_directions, n_coordinates)),
         uniforms=random.random((n_blocks, n_samples, plan.feature.size - 1)),
     )
+
+
+def ask_table(table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, rows: I8, numbers: F8) -> F8:
+    """Probabilities (n, k) of numbers (n, d) that were proposed for the problems `rows`, read off a table."""
+    codes, raw = np.empty(numbers.shape), np.empty((rows.size, table.start.size))
+    probabilities = np.empty((rows.size, table.n_classes))
+    kernel.code_rows(plan, axes, problems, rows, numbers, codes)
+    kernel.raw_scores(table, codes, raw)
+    kernel.link_rows(table, raw, probabilities)
+    return probabilities
 
 
 def begin(work: Work, plan: Plan, weights: Weights, ask: Ask) -> None:
@@ -81,8 +91,15 @@ def begin(work: Work, plan: Plan, weights: Weights, ask: Ask) -> None:
     rows = np.arange(n)
     margins, reached = np.empty(n), np.empty(n, bool)
     kernel.judge_rows(weights, work.problems, rows, ask(work.problems.anchor, rows), margins, reached)
-    reached &= ~work.best.row["done"]
-    kernel.begin_rows(plan, weights, work.problems, work.best, reached)
+    costs = np.empty(n)
+    kernel.cost_rows(plan, weights, work.problems, rows, work.problems.anchor, costs)
+    row = work.best.row
+    reached &= ~row["done"]
+    row["n_queries"] += 1
+    row["cost"][reached] = costs[reached]
+    row["done"] |= reached
+    row["proved"] |= reached
+    work.best.numbers[reached] = work.problems.anchor[reached]
 
 
 def compiled(work: Work, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, schedule: Schedule) -> None:

@@ -175,10 +175,13 @@ def pack(
         values[here, : block.shape[1]] = np.where(is_leaf[here, None], block, 0.0)
     outputs = np.cumsum([0] + [member.n_outputs for member in members])
     tree_output = [outputs[i] + tree.output for i, member in enumerate(members) for tree in member.trees]
+    tree_width = [tree.value.shape[1] for tree in trees]
     return TreeEnsemble(
         nodes=_packed(split, flags, np.where(is_leaf, 0, feature), children, wide=wide),
         values=values,
-        tree=kernel.records(kernel.TREE, len(trees) + 1, first=tree_first, output=[*tree_output, 0]),
+        tree=kernel.records(
+            kernel.TREE, len(trees) + 1, first=tree_first, output=[*tree_output, 0], width=[*tree_width, 0]
+        ),
         member=kernel.records(
             kernel.MEMBER,
             len(members) + 1,
@@ -199,7 +202,8 @@ def pack(
         missing_value=float(missing_value),
         wide=int(wide),
         single=int(single),
-        special=int(zero_missing or any(tree.categories for tree in trees)),
+        special=kernel.CATEGORIES * any(bool(tree.categories) for tree in trees)
+        + kernel.ZERO_MISSING * any(tree.zero_is_missing is not None for tree in trees),
         total=float(sum(member.weight for member in members) if total is None else total),
         n_classes=n_classes,
     )
@@ -327,7 +331,7 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
     level_code : ndarray of float64, shape (n_levels,)
         What the table reads for each level of the plan.
     """
-    split, feature, is_leaf = _unpack(table)
+    split, feature, is_leaf, _ = _unpack(table)
     n_features = plan.feature.size - 1
     node_cut = np.zeros(split.size, np.int64)
     cuts: list[F8] = []
@@ -360,13 +364,27 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
         node_cut=node_cut,
         level_word=level_word,
         level_code=level_code,
+        depth=_depth(table),
+        single=table.single,
     )
-    kernel.fill_level_words(table, axes, plan)
+    if level_word.size:
+        kernel.fill_level_words(table, axes, plan)
     return axes
 
 
-def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Key, feature and leafness of every node."""
+def _depth(table: TreeEnsemble) -> int:
+    """Levels of the deepest tree."""
+    _, _, is_leaf, children = _unpack(table)
+    depth, level = 0, table.tree["first"][:-1]
+    while level.size:
+        depth += 1
+        level = children[level[~is_leaf[level]]]
+        level = np.concatenate([level, level + 1])
+    return depth
+
+
+def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], I8, NDArray[np.bool_], I8]:
+    """Key, feature, leafness and left child of every node."""
     if table.wide:
         split, meta = table.nodes[0::2], table.nodes[1::2]
         feature, left = (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF), meta & np.uint64(0xFFFFFFFF)
@@ -374,8 +392,8 @@ def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], NDArray[np.int64],
         split = table.nodes >> np.uint64(32)
         feature, left = (table.nodes >> np.uint64(17)) & np.uint64(0x1FFF), table.nodes & np.uint64(0x1FFFF)
     tree = np.repeat(np.arange(table.tree.size - 1), np.diff(table.tree["first"]))
-    place = np.arange(split.size) - table.tree["first"][tree]
-    return split, feature.astype(np.int64), left.astype(np.int64) == place
+    children = left.astype(np.int64) + table.tree["first"][tree]
+    return split, feature.astype(np.int64), children == np.arange(split.size), children
 
 
 def _numbers(keys: NDArray[np.uint64], wide: bool) -> F8:

@@ -26,13 +26,13 @@ def begun(s: Setting) -> Any:
 
 def test_moves_are_what_the_table_answers(forest: Setting, plain_kernel: ModuleType) -> None:
     s = forest
-    profile, moves = refine._profile(s.table, s.axes, s.plan), refine._moves(s.axes, s.plan)
-    scratch = plain_kernel.scratch_for(s.table, s.plan)
+    scratch = refine.scratch_for(s.table, s.axes, s.plan)
+    moves = scratch.moves
     n_all = 0
     for p in range(4):
         numbers = s.problems.anchor[p]
         n_moves, margin, reached = plain_kernel.axis_moves(
-            s.table, s.axes, s.plan, s.weights, s.problems, p, numbers, np.inf, profile, moves, scratch
+            s.table, s.axes, s.plan, s.weights, s.problems, p, numbers, np.inf, scratch
         )
         n_all += n_moves
         moved = np.repeat(numbers[None], n_moves + 1, axis=0)
@@ -44,9 +44,9 @@ def test_moves_are_what_the_table_answers(forest: Setting, plain_kernel: ModuleT
         assert_allclose(moves["margin"][:n_moves], margins[:-1], atol=1e-6)  # trees are added in another order
         assert_allclose(moves["cost"][:n_moves], costs[:-1], rtol=1e-12, atol=1e-12)
         assert (margin, reached) == (margins[-1], verdicts[-1])
-        assert not profile.step.any()
-        assert not profile.entered.any()
-        assert not profile.level.any()
+        assert not scratch.step.any()
+        assert not scratch.entered.any()
+        assert not scratch.level.any()
     assert n_all > 20
 
 
@@ -62,9 +62,9 @@ def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
         s.problems,
         work.best,
         refine._beam(1, s.options.beam_width, s.plan.feature.size - 1),
-        refine._profile(s.table, s.axes, s.plan),
-        refine._moves(s.axes, s.plan),
+        refine.scratch_for(s.table, s.axes, s.plan),
         refine.MAX_ROUNDS,
+        np.empty((0, 0)),
     )
     assert_array_equal(work.best.numbers, compiled.best.numbers)
     assert_array_equal(work.best.row["cost"], compiled.best.row["cost"])
@@ -87,9 +87,31 @@ def test_scores_of_rows_close_together_are_those_of_each(forest: Setting, plain_
     codes = s.problems.cell["own_code"][:n].copy()
     keys = np.empty(codes.shape, np.uint64)
     plain_kernel.keys_from_codes(s.table, codes, keys)
-    columns = np.zeros((codes.shape[1], 64), np.uint64)
-    columns[:, :n] = keys.T
-    nearby, apart = np.empty((64, s.table.start.size)), np.empty((n, s.table.start.size))
-    plain_kernel.raw_scores_nearby(s.table, columns, n, nearby)
+    nearby = plain_kernel.nearby_for(s.table, n, codes.shape[1])
+    nearby.columns[:, :n] = keys.T
+    apart = np.empty((n, s.table.start.size))
+    plain_kernel.raw_scores_nearby(s.table, n, nearby)
     plain_kernel.raw_scores(s.table, codes, apart)
-    assert_array_equal(nearby[:n], apart)
+    assert_array_equal(nearby.raw[:, :n].T, apart)
+
+
+def test_a_bound_leaves_out_dearer_moves_alone(forest: Setting, plain_kernel: ModuleType) -> None:
+    s = forest
+    scratch = refine.scratch_for(s.table, s.axes, s.plan)
+
+    def listed(p: int, bound: float) -> set[tuple[Any, ...]]:
+        n_moves, _, _ = plain_kernel.axis_moves(
+            s.table, s.axes, s.plan, s.weights, s.problems, p, s.problems.anchor[p], bound, scratch
+        )
+        names = ["feature", "cost", "reached"]
+        return {tuple(move) for move in scratch.moves[names][:n_moves].tolist() if move[1] < bound}
+
+    n_kept = 0
+    for p in range(4):
+        everything = listed(p, np.inf)
+        bound = float(np.median([cost for _, cost, _ in everything]))
+        near = {move for move in everything if move[1] < bound}
+        n_kept += len(near)
+        # cells beyond the bound are not told apart, so a bound may list a nearer number of a joined cell besides
+        assert near <= listed(p, bound)
+    assert n_kept > 5

@@ -222,6 +222,7 @@ def open_problems(features: Features, encoding: Encoding, numbers: np.ndarray) -
         row=numbers_kernel.records(numbers_kernel.GOAL, n),
         anchor=numbers,
         bound=np.tile([[-1e300, 1e300], [np.inf, -np.inf]], (n, d, 1, 1)),
+        place=np.tile([[-1e300, 1e300], [np.inf, -np.inf]], (n, d, 1, 1)),
         allowed=np.ones((n, encoding.plan.level.size), np.bool_),
     )
 
