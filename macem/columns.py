@@ -22,6 +22,7 @@ __all__ = [
     "is_category",
     "is_narrow",
     "levels_of",
+    "no_category",
     "on_grid",
     "refuse_infinite",
     "with_levels",
@@ -118,10 +119,13 @@ def factorized(column: Column) -> tuple[I8, NDArray[np.object_]]:
     try:
         codes, found = pd.factorize(column)
     except TypeError as error:
-        raise DataError(
-            f"column {column.name!r} holds values that cannot be categories ({error}): give strings or numbers"
-        ) from error
+        raise no_category(column.name, error) from error
     return codes.astype(np.int64, copy=False), _objects(found.tolist())
+
+
+def no_category(name: Any, error: Exception) -> DataError:
+    """The refusal of a column with cells that cannot be told apart by value."""
+    return DataError(f"column {name!r} holds values that cannot be categories ({error}): give strings or numbers")
 
 
 def levels_of(column: Column) -> tuple[NDArray[np.object_], I8]:

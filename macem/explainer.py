@@ -126,6 +126,8 @@ class Explainer:
         self.classes: NDArray[Any] = np.asarray(self._live.classes)
         # a model whose predict follows another rule than the largest probability is asked for its verdict every time
         self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
+        self._base_cells = _cells(self.features.frame(self.features.base[None], background.iloc[:1]))[0]
+        self._last_schedule: tuple[int, kernel.Schedule] | None = None
         self._table, self._columns, self._obstacle = self._read_table(asked)
         self._axes = None
         if self._table is not None:
@@ -191,6 +193,9 @@ class Explainer:
             done.extend(part)
         return Explanations(done, self._provenance(seed, kinds, target, done, time.monotonic() - began))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_last_schedule": None}
+
     def describe(self) -> str:
         """Say which path the model takes, and why."""
         note = getattr(self.oracle, "note", "")
@@ -244,23 +249,33 @@ class Explainer:
         numbers = np.tile(self.features.base, (n_rows, 1))
         for feature in np.flatnonzero(n_levels):
             numbers[:, feature] = np.minimum(np.arange(n_rows), n_levels[feature] - 1)
-        read = self._read(self.features.frame(numbers, like))
+        read = self._placed(self._read(self.features.model_table(self.features.frame(numbers, like))))
         for feature in np.flatnonzero(n_levels):
             first = plan.feature["first_level"][feature]
             codes[first : first + n_levels[feature]] = read[: n_levels[feature], feature]
         return codes
 
-    def _read(self, table: pd.DataFrame) -> F8:
+    def _read(self, asked: Any) -> F8:
+        """What the table reads of the model's columns."""
         oracle: Any = self.oracle
-        read = np.ascontiguousarray(oracle.read(self.features.model_table(table)), dtype=np.float64)
+        return np.ascontiguousarray(oracle.read(asked), dtype=np.float64)
+
+    def _placed(self, read: F8) -> F8:
+        """The same by the background's columns."""
         if self._columns is None:
             return read
-        codes = np.zeros(table.shape)
+        codes = np.zeros((len(read), len(self.features.names)))
         codes[:, self._columns] = read
         return codes
 
     def _schedule(self, seed: int) -> kernel.Schedule:
-        return search.schedule_for(self._plan, self.options, seed, n_samples=getattr(self.encoding, "n_samples", 1))
+        """The random numbers of a seed; the last ones are kept, since a server asks for the same again and again."""
+        last = self._last_schedule
+        if last is None or last[0] != seed:
+            n_samples = getattr(self.encoding, "n_samples", 1)
+            last = seed, search.schedule_for(self._plan, self.options, seed, n_samples=n_samples)
+            self._last_schedule = last
+        return last[1]
 
     def _explain_part(
         self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
@@ -275,16 +290,17 @@ class Explainer:
                 rows = [table.iloc[[row]] for row in range(len(table))]
                 return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
             original = _rows_of(table)[0]
-            base = _rows_of(self.features.frame(self._bases(self.features.numbers(table)), table))[0]
+            base = self._base_rows(table, self.features.numbers(table), _cells(table))[0]
             return [Explanation(table.index[0], original, None, None, base, error=str(error))]
 
     def _explain_rows(
         self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
         numbers = self.features.numbers(table)
-        on_table = self._axes is not None
-        codes = self._read(table) if on_table else numbers
-        probabilities, predicted = self._answer(table)
+        asked = self.features.model_table(table)
+        read = None if self._axes is None else self._read(asked)
+        codes = numbers if read is None else self._placed(read)
+        probabilities, predicted = self._answer(table, asked, read)
         plan, weights = self._plan, problem.weights_from(self.options)
         problems = problem.pose(
             self.features,
@@ -351,13 +367,24 @@ class Explainer:
             self._density.log_density(ask.table_of(numbers, rows)), dtype=np.float64
         )
 
-    def _answer(self, table: pd.DataFrame) -> tuple[F8, I8]:
+    def _answer(self, table: pd.DataFrame, asked: Any, read: F8 | None) -> tuple[F8, I8]:
         """Probabilities of rows, and their classes as the model's own predict decides them."""
-        asked = self.features.model_table(table)
-        probabilities = self.oracle.predict_proba(asked)
-        if self._axes is not None and self._follows_argmax and not _unsure(probabilities).any():
-            return probabilities, probabilities.argmax(axis=1)
-        return probabilities, _predict(self._live, asked)
+        if read is not None and isinstance(self.oracle, TreeOracle) and self._has_own_dtypes(table):
+            probabilities = self.oracle.link(self.oracle.raw_scores_of(read))
+        else:
+            probabilities = self.oracle.predict_proba(asked)
+        return probabilities, self._labels(probabilities, asked)
+
+    def _labels(self, probabilities: F8, asked: Any) -> I8:
+        """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
+        known = getattr(self._live, "by_probability", False)
+        if known or (self._axes is not None and self._follows_argmax and not _unsure(probabilities).any()):
+            return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+        return _predict(self._live, asked)
+
+    def _has_own_dtypes(self, table: pd.DataFrame) -> bool:
+        """Whether a table has the dtypes of the background, as nearly every one has."""
+        return table.dtypes.tolist() == list(self.features.dtypes)
 
     def _verify(
         self,
@@ -394,14 +421,13 @@ class Explainer:
     def _judge(self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8) -> tuple[pd.DataFrame, _Verdict]:
         """One call of the model with the rows and all examples found for them."""
         n, k = work.problems.row.size, len(self.classes)
-        owners = ask.owners[found]
-        shown = self.features.frame(work.best.numbers[found], table.iloc[owners], ask.numbers[owners])
-        model_table = self.features.model_table(pd.concat([table, shown]))
-        answers = self._live.predict_proba(model_table)
-        if self._follows_argmax and self._axes is not None and not _unsure(answers).any():
-            labels = answers.argmax(axis=1)
-        else:
-            labels = _predict(self._live, model_table)
+        owners = np.concatenate([np.arange(len(table)), ask.owners[found]])
+        numbers = np.concatenate([ask.numbers, work.best.numbers[found]])
+        both = self.features.frame(numbers, table.iloc[owners], ask.numbers[owners])
+        asked = self.features.model_table(both)
+        answers = self._live.predict_proba(asked)
+        labels = self._labels(answers, asked)
+        shown = both.iloc[len(table) :]
         own = slice(None, len(table))
         verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool), answers[own], labels[own])
         answers, labels = answers[len(table) :], labels[len(table) :]
@@ -423,10 +449,13 @@ class Explainer:
                 "Make a new Explainer."
             )
 
-    def _bases(self, numbers: F8) -> F8:
+    def _base_rows(self, table: pd.DataFrame, numbers: F8, cells: NDArray[Any]) -> list[pd.Series[Any]]:
         """Base values of rows: a missing cell or a special code stays as it is."""
         standing = np.isnan(numbers) | self.features.special(numbers)
-        return np.where(standing, numbers, self.features.base)
+        if not self._has_own_dtypes(table):
+            return _rows_of(self.features.frame(np.where(standing, numbers, self.features.base), table, numbers))
+        standing |= numbers == self.features.base
+        return _rows_of(table, np.where(standing, cells, self._base_cells))
 
     def _assemble(
         self,
@@ -441,7 +470,8 @@ class Explainer:
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
         names = pd.Index(self.features.names, dtype=object) if not len(table.columns) else table.columns
-        originals, bases = _rows_of(table), _rows_of(self.features.frame(self._bases(numbers), table, numbers))
+        cells = _cells(table)
+        originals, bases = _rows_of(table, cells), self._base_rows(table, numbers, cells)
         found = np.isfinite(work.best.row["cost"])
         examples = dict(zip(np.flatnonzero(found), _rows_of(shown), strict=True)) if found.any() else {}
         sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
@@ -691,17 +721,20 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _rows_of(table: pd.DataFrame) -> list[pd.Series[Any]]:
-    """Rows as Series; cheaper than `iloc` row by row."""
-    if len({str(dtype) for dtype in table.dtypes}) == 1 and isinstance(table.dtypes.iloc[0], np.dtype):
-        cells: Any = table.to_numpy()
-        dtype = cells.dtype
-    else:
-        cells = np.empty(table.shape, dtype=object)
-        for at in range(table.shape[1]):
-            cells[:, at] = table.iloc[:, at].astype(object)
-        dtype = object
-    return [pd.Series(cells[row], index=table.columns, name=table.index[row], dtype=dtype) for row in range(len(table))]
+def _cells(table: pd.DataFrame) -> NDArray[Any]:
+    """The cells of a table, as objects where columns differ in dtype."""
+    dtypes = table.dtypes.tolist()
+    alike = isinstance(dtypes[0], np.dtype) and all(dtype == dtypes[0] for dtype in dtypes)
+    return table.to_numpy(None if alike else object)
+
+
+def _rows_of(table: pd.DataFrame, cells: NDArray[Any] | None = None) -> list[pd.Series[Any]]:
+    """Rows as Series, of the table or of cells like its own; cheaper than `iloc` row by row."""
+    cells = _cells(table) if cells is None else cells
+    return [
+        pd.Series(row, index=table.columns, name=name, dtype=cells.dtype)
+        for row, name in zip(cells, table.index, strict=True)
+    ]
 
 
 def _sample(X: Any, n_rows: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,6 +25,8 @@ from macem.errors import DataError, OptionError
 from macem.kernel import F8, I8
 
 __all__ = ["Features"]
+
+FEW = 200  # so many cells of a column are looked up faster one by one than first grouped
 
 _SCALES = ("range", "std", "mad")
 _DIRECTIONS = {"increase": 1, "decrease": -1}
@@ -206,7 +208,7 @@ class Features:
         """
         table, typed = self._rows(X)
         aligned = {}
-        for at in range(len(self.names)):
+        for at in self._unsettled(table):
             column = table.iloc[:, at]
             found = self._aligned(at, column, typed)
             if self.levels[at] is None:
@@ -214,6 +216,16 @@ class Features:
             if found is not column:
                 aligned[at] = found.array
         return _replaced(table, aligned)
+
+    def _unsettled(self, table: pd.DataFrame) -> Iterator[int]:
+        """Columns of another dtype than the background's, or with a cell that is infinite."""
+        for dtype, block in _blocks(table).items():
+            own = [at for at in block if self.dtypes[at] == dtype]
+            numeric = [at for at in own if self.levels[at] is None]
+            plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
+            if plain and not (dtype.kind == "f" and np.isinf(_part(table, numeric).to_numpy()).any()):
+                numeric = []
+            yield from (at for at in block if at not in own or at in numeric)
 
     def numbers(self, table: pd.DataFrame) -> F8:
         """Numbers of a checked table.
@@ -223,10 +235,12 @@ class Features:
         ndarray of float64, shape (n, d)
         """
         numbers = np.empty(table.shape)
+        cells = table.to_numpy(object) if len(table) <= FEW and self._level_numbers else None
         for dtype, block in _blocks(table).items():
             numeric = [at for at in block if self.levels[at] is None]
             if len(numeric) > 1 and isinstance(dtype, np.dtype) and dtype.kind in "iuf":
-                numbers[:, numeric] = table.iloc[:, numeric].to_numpy(np.float64)
+                values = _part(table, numeric).to_numpy() if cells is None else cells[:, numeric]
+                numbers[:, numeric] = values.astype(np.float64)
             else:
                 for at in numeric:
                     numbers[:, at] = columns.floats(table.iloc[:, at])
@@ -236,8 +250,21 @@ class Features:
                     written = columns.on_grid(numbers[:, at], int(self.decimals[at]))
                     numbers[:, at] = np.where(written.astype(own) == numbers[:, at], written, numbers[:, at])
         for at, level_numbers in self._level_numbers.items():
+            if cells is not None:
+                numbers[:, at] = self._looked_up(at, cells[:, at])
+                continue
             codes, found = columns.factorized(table.iloc[:, at])
             numbers[:, at] = np.array([*(level_numbers.get(level, -1.0) for level in found), np.nan])[codes]
+        return numbers
+
+    def _looked_up(self, at: int, cells: NDArray[np.object_]) -> F8:
+        """Level numbers of cells, one by one."""
+        try:
+            numbers = np.array([self._level_numbers[at].get(cell, -1.0) for cell in cells])
+        except TypeError as error:
+            raise columns.no_category(self.names[at], error) from error
+        unseen = np.flatnonzero(numbers < 0.0)
+        numbers[unseen[pd.isna(cells[unseen])]] = np.nan
         return numbers
 
     def frame(self, numbers: F8, like: pd.DataFrame, own: F8 | None = None) -> pd.DataFrame:
@@ -596,10 +623,20 @@ def _refuse_duplicates(names: list[Any]) -> None:
         seen.add(name)
 
 
+def _part(table: pd.DataFrame, places: list[int]) -> pd.DataFrame:
+    """Columns of a table, by position; the table itself where they are all."""
+    return table if len(places) == table.shape[1] else table.iloc[:, places]
+
+
 def _replaced(table: pd.DataFrame, arrays: Mapping[int, Any]) -> pd.DataFrame:
     """A table with some columns replaced, by position; the given one stays as it is."""
     if not arrays:
         return table
+    if len(arrays) * 2 <= table.shape[1]:
+        replaced = table.copy(deep=False)
+        for at, array in arrays.items():
+            replaced.isetitem(at, array)
+        return replaced
     kept = {at: arrays[at] if at in arrays else table.iloc[:, at].array for at in range(table.shape[1])}
     replaced = pd.DataFrame(kept, index=table.index)
     replaced.columns = table.columns

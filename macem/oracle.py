@@ -106,14 +106,22 @@ class TreeOracle:
 
     def raw_scores(self, X: Any) -> F8:
         """Sums of the trees of all members before their links, shape (n, n_outputs)."""
-        codes = np.ascontiguousarray(self.read(X), dtype=np.float64)
+        return self.raw_scores_of(self.read(X))
+
+    def raw_scores_of(self, codes: F8) -> F8:
+        """Sums of the trees for a table that has been read."""
+        codes = np.ascontiguousarray(codes, dtype=np.float64)
         raw = np.empty((codes.shape[0], self.ensemble.start.size))
         kernel.raw_scores(self.ensemble, codes, raw)
         return raw
 
     def predict_proba(self, X: Any) -> F8:
         """Class probabilities read off the table, as a rule to the bit as the model gives them."""
-        return link_exactly(self.ensemble, self.raw_scores(X))
+        return self.link(self.raw_scores(X))
+
+    def link(self, raw: F8) -> F8:
+        """From raw outputs to class probabilities."""
+        return link_exactly(self.ensemble, raw)
 
 
 def link_exactly(table: TreeEnsemble, raw: F8, dtype: type[np.floating[Any]] = np.float64) -> F8:
@@ -191,6 +199,8 @@ class BlackBoxOracle:
         0 … n_classes - 1, counted on its first answer.
     note : str
         Why the model is a black box, for ``explainer.describe()``.
+    by_probability : bool
+        It is known that ``predict`` answers with the first of the largest probabilities, so it need not be asked too.
     one_vs_all : bool
         The columns are scores of one class against all others, each in [0, 1]; they need not sum to one.
 
@@ -205,11 +215,18 @@ class BlackBoxOracle:
     ensemble = None
 
     def __init__(
-        self, model: Any, *, classes: ArrayLike | None = None, note: str = "", one_vs_all: bool = False
+        self,
+        model: Any,
+        *,
+        classes: ArrayLike | None = None,
+        note: str = "",
+        one_vs_all: bool = False,
+        by_probability: bool = False,
     ) -> None:
         self.model = model
         self.note = note
         self.one_vs_all = one_vs_all
+        self.by_probability = by_probability or not hasattr(model, "predict")
         _refuse_model(model)
         own = _attribute(model, "classes_")
         labels = own if classes is None else classes
@@ -402,6 +419,8 @@ def _as_fitted(model: Any, X: Any) -> Any:
     if hasattr(X, "columns"):
         if names is None:
             return _plain(X) if width is not None and _is_from_sklearn(model) else X.copy()
+        if X.columns.tolist() == list(names):
+            return X.copy()
         known = set(X.columns)
         return X[list(names)].copy() if all(name in known for name in names) else X.copy()
     if not isinstance(X, np.ndarray):

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from macem.adapters import check_table, claimant, oracle_for
 from macem.adapters.check import boundaries, columns, dtype_of, hard_tables, place
@@ -173,7 +174,7 @@ class AdapterConformance:
 
     def test_extremes(self, case: Case, oracle: Any, reference: BlackBoxOracle) -> None:
         """Signed zeros, denormals, numbers between two float32, numbers that float32 or float64 cannot tell apart."""
-        table = _with_numbers(case, oracle, EXTREMES, beside=_halfway)
+        table = _answered(reference, _with_numbers(case, oracle, EXTREMES, beside=_halfway))
         _agree(case, oracle.predict_proba(table), reference.predict_proba(table))
 
     def test_missing(self, case: Case, oracle: Any, reference: BlackBoxOracle) -> None:
@@ -301,6 +302,24 @@ def _with_numbers(
     if not cells:
         pytest.skip("the model has no float column")
     return place(case.X, np.arange(len(case.X)), cells)
+
+
+def _answered(reference: BlackBoxOracle, table: Any) -> Any:
+    """Rows that the model answers: behind a scaler, say, some numbers are too large for it."""
+    refused = _refused_rows(reference, table, np.arange(len(table)))
+    kept = np.setdiff1d(np.arange(len(table)), refused)
+    return table if not refused else table[kept] if isinstance(table, np.ndarray) else table.iloc[kept]
+
+
+def _refused_rows(reference: BlackBoxOracle, table: Any, rows: NDArray[np.int64]) -> list[int]:
+    """Find the rows that the model refuses, by halves."""
+    try:
+        reference.predict_proba(table[rows] if isinstance(table, np.ndarray) else table.iloc[rows])
+    except MacemError:
+        if rows.size == 1:
+            return rows.tolist()
+        return [row for half in np.array_split(rows, 2) for row in _refused_rows(reference, table, half)]
+    return []
 
 
 def _halfway(edges: F8) -> list[float]:

@@ -19,7 +19,7 @@ from macem.adapters.folding import REFUSED, Probe, fold
 from macem.adapters.transformers import NotColumnwise
 from macem.errors import DataError
 from macem.kernel import F8, I8
-from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, link_exactly
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 
 __all__ = ["PipelineOracle", "PipelineReader", "pipeline_oracle"]
 
@@ -64,7 +64,8 @@ def _transforms(step: Any) -> bool:
 def _live(pipeline: Any, transformers: Sequence[Any], model: Oracle) -> BlackBoxOracle:
     """Ask the pipeline itself; where it has no probabilities, as before voters, what its last step is asked for."""
     if hasattr(pipeline, "predict_proba"):
-        return BlackBoxOracle(pipeline)
+        behind = getattr(model, "live", model)
+        return BlackBoxOracle(pipeline, by_probability=getattr(behind, "by_probability", False))
     return BlackBoxOracle(_Behind(pipeline, tuple(transformers), getattr(model, "live", model)))
 
 
@@ -149,7 +150,7 @@ class PipelineReader:
     def _columns(self, X: Any) -> list[Any]:
         """Take a table apart into one array for each column of the pipeline."""
         if hasattr(X, "columns"):
-            arrays = [column.values for _, column in X.items()]
+            arrays = _arrays(X)
             if self.names is not None:
                 of_name = dict(zip(X.columns, arrays, strict=True))
                 needed = [name for name, needed in zip(self.names, self.needed, strict=True) if needed]
@@ -210,6 +211,14 @@ class PipelineReader:
 FEW = 200  # so many values are looked up faster one by one than first grouped
 
 
+def _arrays(X: Any) -> list[Any]:
+    """Columns of a DataFrame; those of a short one at once, since pandas takes its time for each."""
+    plain = all(getattr(dtype, "kind", "O") in "OfiubU" and not hasattr(dtype, "numpy_dtype") for dtype in X.dtypes)
+    if len(X) <= FEW and plain:
+        return list(X.to_numpy(object).T)
+    return [column.values for _, column in X.items()]
+
+
 def _distinct(column: Any) -> tuple[I8 | None, Any]:
     """Group a long column: the place of each cell among the distinct values, and these; None and the cells if short."""
     if hasattr(column, "categories"):
@@ -249,9 +258,9 @@ class PipelineOracle(TreeOracle):
         """Sums of the trees, of the table that belongs to the column types of `X`."""
         return TreeOracle.raw_scores(self.for_table(X), X)
 
-    def predict_proba(self, X: Any) -> F8:
-        """Class probabilities read off the table that belongs to the column types of `X`."""
-        return link_exactly(self.for_table(X).ensemble, self.raw_scores(X))
+    def link(self, raw: F8) -> F8:
+        """From raw outputs to class probabilities, as the model behind the transformers does it."""
+        return self.folder.model.link(raw)
 
 
 class _Folder:

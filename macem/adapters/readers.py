@@ -50,6 +50,9 @@ class NumberReader:
         """Read a table, shape (n, n_features); DataError where the model would not take it."""
         from sklearn.utils.validation import check_array
 
+        numbers = self._plain(X)
+        if numbers is not None:
+            return numbers
         finite = False if self.infinite else "allow-nan" if self.missing else True
         try:
             with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
@@ -63,6 +66,20 @@ class NumberReader:
             ) from error
         check_width(numbers, self.n_features)
         return np.asarray(numbers, dtype=np.float64)
+
+    def _plain(self, X: Any) -> F8 | None:
+        """Read plain numbers as scikit-learn does, without its checks; None where these may find something."""
+        if not isinstance(X, np.ndarray) and not hasattr(X, "columns"):
+            return None
+        table = columns_by_name(X, self.names)
+        dtypes = [table.dtype] if isinstance(table, np.ndarray) else table.dtypes.tolist()
+        if table.ndim != 2 or table.shape[1] != self.n_features:
+            return None
+        if not all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in dtypes):
+            return None
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(table, dtype=self.dtype).astype(np.float64)
+        return numbers if np.isfinite(numbers).all() else None
 
     def _first_refused(self, X: Any) -> str:
         """Name the first cell that is too large, infinite or missing; empty where the table holds more than numbers."""

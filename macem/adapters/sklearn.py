@@ -62,14 +62,15 @@ class SklearnAdapter:
 def _tree(model: Any) -> Oracle:
     """One decision tree: its leaves hold probabilities."""
     missing = model._support_missing_values(_NO_ROWS)
-    return _numbers_oracle(model, [_votes(model, [model], divisor=1.0)], missing=missing)
+    return _numbers_oracle(model, [_votes(model, [model], divisor=1.0)], missing=missing, by_probability=True)
 
 
 def _forest(model: Any) -> Oracle:
     """A mean of trees, summed in order."""
     trees = model.estimators_
     missing = trees[0]._support_missing_values(_NO_ROWS)
-    return _numbers_oracle(model, [_votes(model, trees, divisor=float(len(trees)))], missing=missing)
+    member = _votes(model, trees, divisor=float(len(trees)))
+    return _numbers_oracle(model, [member], missing=missing, by_probability=True)
 
 
 def _votes(model: Any, trees: Sequence[Any], divisor: float) -> Member:
@@ -106,14 +107,19 @@ def floor_to_single(thresholds: F8) -> F8:
 
 
 def _numbers_oracle(
-    model: Any, members: Sequence[Member], *, missing: bool, kind: type[TreeOracle] = TreeOracle
+    model: Any,
+    members: Sequence[Member],
+    *,
+    missing: bool,
+    kind: type[TreeOracle] = TreeOracle,
+    by_probability: bool = False,
 ) -> TreeOracle:
     """Make the oracle of a model that casts its table to float32."""
     names = feature_names(model)
     return kind(
         members=members,
         classes=np.asarray(model.classes_),
-        live=BlackBoxOracle(model),
+        live=BlackBoxOracle(model, by_probability=by_probability),
         read=NumberReader(model.n_features_in_, names, "float32", missing),
         n_features=model.n_features_in_,
         single=True,
@@ -157,11 +163,11 @@ def _gradient_boosting(model: Any) -> Oracle:
 class PairwiseSoftmaxOracle(TreeOracle):
     """A gradient booster of eight or more classes, whose softmax lets NumPy sum the classes in pairs."""
 
-    def predict_proba(self, X: Any) -> F8:
-        """Class probabilities, shape (n, n_classes), to the bit as the model gives them."""
+    def link(self, raw: F8) -> F8:
+        """From raw outputs to class probabilities, to the bit as the model does it."""
         from sklearn.utils.extmath import softmax
 
-        return np.asarray(softmax(self.raw_scores(X)))
+        return np.asarray(softmax(raw))
 
 
 def _initial_scores(model: Any, probabilities: F8) -> F8:

@@ -93,9 +93,9 @@ def answers_in_single(oracle: Oracle) -> bool:
 class SingleMean(TreeOracle):
     """A mean that NumPy takes in float32, since all members answer in float32."""
 
-    def predict_proba(self, X: Any) -> F8:
-        """Class probabilities, shape (n, n_classes), rounded as the model's own."""
-        return link_exactly(self.ensemble, self.raw_scores(X), np.float32)
+    def link(self, raw: F8) -> F8:
+        """From raw outputs to class probabilities, rounded as the model's own."""
+        return link_exactly(self.ensemble, raw, np.float32)
 
 
 def selected(model: Any) -> Oracle:

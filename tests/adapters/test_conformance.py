@@ -213,6 +213,79 @@ class TestLightGBM(AdapterConformance):
     }
 
 
+# Pipelines, folded
+
+
+def folded(model, *, encode="one-hot", **flags):
+    """A case of a pipeline of encoders, imputers, scalers and a model, over strings, floats with gaps and integers."""
+
+    def case():
+        from sklearn.compose import make_column_transformer
+        from sklearn.frozen import FrozenEstimator
+        from sklearn.impute import SimpleImputer
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import (
+            OneHotEncoder,
+            OrdinalEncoder,
+            QuantileTransformer,
+            StandardScaler,
+            TargetEncoder,
+        )
+
+        X, y = frame()
+        encoder = {
+            "one-hot": OneHotEncoder(handle_unknown="ignore"),
+            "ordinal": OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+            "target": FrozenEstimator(TargetEncoder().fit(X[["purpose"]], y)),  # fitted alone, it is not random
+        }[encode]
+        numbers = [("imputed", SimpleImputer(), ["rate"]), ("scaled", StandardScaler(), ["amount"])]
+        if encode == "target":
+            numbers[1] = ("ranked", QuantileTransformer(n_quantiles=20), ["amount"])
+        transform = make_column_transformer(
+            (encoder, ["purpose"]), *(part[1:] for part in numbers), remainder="passthrough"
+        )
+        accepted = {"accepts_nan": True, "accepts_unseen": True, "accepts_missing_category": True, **flags}
+        return Case(make_pipeline(transform, model() if callable(model) else model).fit(X, y), X, **accepted)
+
+    return case
+
+
+def pipeline_cases():
+    from sklearn.ensemble import (
+        AdaBoostClassifier,
+        BaggingClassifier,
+        GradientBoostingClassifier,
+        HistGradientBoostingClassifier,
+        RandomForestClassifier,
+        VotingClassifier,
+    )
+
+    forest = RandomForestClassifier(15, random_state=0)
+    boosting = GradientBoostingClassifier(n_estimators=15, random_state=0)
+    histogram = HistGradientBoostingClassifier(max_iter=15)
+    voting = VotingClassifier([("a", forest), ("b", histogram)], voting="soft")
+    return {
+        "forest": folded(forest),
+        "forest, ordinal": folded(forest, encode="ordinal"),
+        "forest, target": folded(forest, encode="target"),
+        "boosting": folded(boosting, accepts_nan=False),
+        "histogram boosting": folded(histogram, encode="ordinal"),
+        "adaboost": folded(AdaBoostClassifier(n_estimators=15, random_state=0), encode="target", accepts_nan=False),
+        "bagging": folded(BaggingClassifier(n_estimators=9, max_features=0.7, random_state=0), encode="ordinal"),
+        "voting": folded(voting, encode="ordinal"),
+        "xgboost": folded(xgb()),
+        "xgboost, ordinal": folded(xgb(missing=0.0), encode="ordinal"),
+        "lightgbm": folded(lgbm(), encode="ordinal"),
+        "lightgbm, zero is missing": folded(lgbm(zero_as_missing=True), encode="target"),
+    }
+
+
+class TestPipelines(AdapterConformance):
+    package = "sklearn"
+    adapter = SklearnAdapter
+    cases = pipeline_cases()
+
+
 # macem's own
 
 
