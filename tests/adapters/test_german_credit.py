@@ -20,6 +20,7 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
@@ -57,7 +58,8 @@ def ordinal(model: Any) -> Any:
 
 
 def target(model: Any) -> Any:
-    return make_pipeline(make_column_transformer((TargetEncoder(), TEXT), remainder="passthrough"), model)
+    encoder = FrozenEstimator(TargetEncoder().fit(X[TEXT], LABELS))  # fitted alone, it is not random
+    return make_pipeline(make_column_transformer((encoder, TEXT), remainder="passthrough"), model)
 
 
 def voting(*models: Any, **options: Any) -> Any:
