@@ -77,6 +77,7 @@ def run(
     chunk_rows: int = 500,
     resume: bool = False,
     progress: Callable[[int], object] = lambda n: None,
+    words: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Explain a file of rows.
 
@@ -95,6 +96,8 @@ def run(
         Go on where an earlier run ended; without one, begin.
     progress : callable
         Called with the number of rows done since the last call.
+    words : dict, optional
+        What :meth:`macem.results.Explanation.reason` takes: `templates`, `names`, `labels`.
 
     Raises
     ------
@@ -132,7 +135,7 @@ def run(
             else:
                 good, refused = _sifted(explainer, chunk.frame)
                 explained = _explained(explainer, good)
-                save_table(part, lines(explained, schema, [*chunk.refused, *refused]))
+                save_table(part, lines(explained, schema, [*chunk.refused, *refused], words))
             progress(n)
         counts = _join(parts, output, errors, schema)
         seconds = time.perf_counter() - started

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from macem.errors import MacemError, OptionError
+from macem.errors import MacemError, ModelError, OptionError, OracleError
 from macem.options import SearchOptions
 
 __all__ = ["main"]
@@ -22,12 +22,13 @@ DONE, FAILED, REFUSED, SOME_ROWS_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 EPILOG = """\
 exit status:
   0    done
-  1    ended early: a full disk, a dead model service; go on with --resume
+  1    ended early: a full disk, a dead model service, a file that cannot be written; go on with --resume
   2    refused before any work: a wrong option, file, column or model
   3    done, but some rows could not be explained: see OUTPUT.errors.csv
   130  Ctrl-C; go on with --resume
 """
 
+WORDS = ("templates", "names", "labels")
 DEMO_LABELS = {"bad": "refused", "good": "granted"}
 DEMO_WORDS = {
     "decision": "The application is {prediction} (probability {probability}).\n",
@@ -68,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MacemError as error:
         print(f"macem: {error}", file=sys.stderr)
         return FAILED if isinstance(error, RuntimeError) else REFUSED
+    except OSError as error:
+        print(f"macem: {error}{chosen.hint_when_stopped}", file=sys.stderr)
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -135,6 +139,18 @@ def _add_explain(commands: Any) -> None:
     question.add_argument("--kinds", metavar="KINDS", help="positive,negative (default: both)")
     question.add_argument("--target", metavar="CLASS", help="class that a negative must reach (default: any other)")
 
+    wording = parser.add_argument_group("the reason in words")
+    wording.add_argument("--labels", action="append", metavar="CLASS=WORD", help="a word for a class: bad=refused")
+    wording.add_argument(
+        "--names", action="append", metavar="NAME=WORDS", help='words for a feature: duration="the term in months"'
+    )
+    wording.add_argument(
+        "--templates",
+        action="append",
+        metavar="SENTENCE=TEXT",
+        help="a sentence in place of macem's own (see the docs)",
+    )
+
     rules = parser.add_argument_group("what may change")
     rules.add_argument(
         "--categorical", action="append", metavar="NAME", help="a column of categories though of numbers"
@@ -198,7 +214,7 @@ def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
                 raise OptionError(
                     f"{chosen.config} sets {name!r}, which is no option; choose among {', '.join(sorted(flags))}."
                 )
-    for name in ("base", "ranges", "directions", "special_values", "dtypes"):
+    for name in ("base", "ranges", "directions", "special_values", "dtypes", *WORDS):
         pairs = dict(_pair(name, text) for text in flags[name] or [])
         flags[name] = {**settings.get(name, {}), **pairs} or None
     for name in ("kinds", "classes"):
@@ -215,8 +231,8 @@ def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def _pair(name: str, text: str) -> tuple[str, Any]:
-    """Read ``NAME=VALUE``; the last equals sign divides, since a column may be called ``a=b``."""
-    feature, equals, value = text.rpartition("=")
+    """Read ``NAME=VALUE``; the last equals sign divides, since a column may be called ``a=b``, but no sentence is."""
+    feature, equals, value = text.partition("=") if name == "templates" else text.rpartition("=")
     if not equals or not feature:
         raise OptionError(f"--{name.replace('_', '-')} {text!r} is not of the form NAME=VALUE; write it so.")
     if name == "ranges":
@@ -226,7 +242,7 @@ def _pair(name: str, text: str) -> tuple[str, Any]:
         return feature, (_literal(low), _literal(high))
     if name == "special_values":
         return feature, [_literal(code) for code in value.split(",")]
-    return feature, value if name in ("directions", "dtypes") else _literal(value)
+    return feature, value if name in ("directions", "dtypes", *WORDS) else _literal(value)
 
 
 def _literal(text: str) -> Any:
@@ -277,18 +293,28 @@ def _explain(chosen: argparse.Namespace) -> int:
     )
     background = files.read_table(settings["background"], settings.get("dtypes"))
     background = _columns_of(model, background, settings)
-    explainer = Explainer(
-        model,
-        background,
-        options=SearchOptions(**_some(settings, [field.name for field in dataclasses.fields(SearchOptions)])),
-        **_some(
-            settings, ["categorical", "base", "ranges", "frozen", "directions", "special_values", "encoding", "density"]
-        ),
-    )
+    options = SearchOptions(**_some(settings, [field.name for field in dataclasses.fields(SearchOptions)]))
+    rules = ["categorical", "base", "ranges", "frozen", "directions", "special_values", "encoding", "density"]
+    try:
+        explainer = Explainer(
+            model_files.with_classes(model, settings.get("classes")),
+            background,
+            options=options,
+            **_some(settings, rules),
+        )
+    except OracleError as error:
+        if not Path(settings["model"]).exists():  # a service
+            raise
+        raise ModelError(
+            f"{error} Does the background hold a column that the model does not take? Leave it out: --drop NAME."
+        ) from error
     classes = explainer.classes
+    words = _words(settings, classes.tolist())
+    for name in words["names"]:
+        explainer.features.position(name)
     call = _some(settings, ["kinds", "seed", "n_jobs", "max_queries", "time_limit"])
     if "target" in settings:
-        call["target"] = _label(settings["target"], classes)
+        call["target"] = _label(settings["target"], classes.tolist())
     rows = files.RowFile(settings["rows"], background, settings.get("id"))
     say(f"{rows.n_rows:,} rows of {settings['rows']}, by {type(model).__name__} with classes {list(classes)}")
     bar = _progress_bar(rows.n_rows, bool(settings.get("quiet")))
@@ -302,10 +328,11 @@ def _explain(chosen: argparse.Namespace) -> int:
             chunk_rows=settings.get("chunk_rows", 500),
             resume=bool(settings.get("resume")),
             progress=bar.update,
+            words=words,
         )
     finally:
         bar.close()
-    resumed = f", {outcome.n_resumed:,} of them earlier" if outcome.n_resumed else ""
+    resumed = f", {outcome.n_resumed:,} of them earlier," if outcome.n_resumed else ""
     say(
         f"{outcome.n_explained:,} rows explained{resumed} with {outcome.n_queries:,} model calls "
         f"in {outcome.seconds:.1f} s: {outcome.output}"
@@ -347,10 +374,20 @@ def _columns_of(model: Any, background: Any, settings: dict[str, Any]) -> Any:
 
 def _label(text: Any, classes: Any) -> Any:
     """The class that a text names."""
-    for label in classes.tolist():
+    for label in classes:
         if str(label) == str(text):
             return label
-    raise OptionError(f"--target {text} is no class of the model; its classes are {classes.tolist()}.")
+    raise OptionError(f"{text!r} is no class of the model; its classes are {list(classes)}.")
+
+
+def _words(settings: dict[str, Any], classes: Sequence[Any]) -> dict[str, Any]:
+    """What the reasons are written with; every class and sentence that it names is known."""
+    from macem.reasons import check_templates
+
+    words = {name: settings.get(name, {}) for name in WORDS}
+    check_templates(words["templates"])
+    words["labels"] = {_label(label, classes): word for label, word in words["labels"].items()}
+    return words
 
 
 def _identity(settings: dict[str, Any], explainer: Any, model: Any) -> dict[str, Any]:
@@ -402,7 +439,11 @@ def _report(chosen: argparse.Namespace) -> int:
 def _write_report(results: Path, output: Path, title: str | None, limit: int) -> None:
     from macem import files, report
 
-    report.write_report(files.read_explanations(results, limit=limit), output, title=title)
+    explanations = files.read_explanations(results, limit=limit)
+    words = {name: explanations.provenance.get("settings", {}).get(name, {}) for name in WORDS}
+    shown = {row.prediction for row in explanations} | {one.prediction for row in explanations for one in row.contrasts}
+    words["labels"] = {label: words["labels"][str(label)] for label in shown if str(label) in words["labels"]}
+    report.write_report(explanations, output, title=title, **words)
 
 
 def _adapters(chosen: argparse.Namespace) -> int:

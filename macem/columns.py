@@ -66,10 +66,15 @@ def floats(column: Column) -> F8:
             values[row] = float(value)
         except (TypeError, ValueError, OverflowError):
             raise DataError(
-                f"column {column.name!r}, row {column.index[row]!r} holds {value!r}, but the column is numeric: "
+                f"column {column.name!r}, row {_label(column, row)!r} holds {value!r}, but the column is numeric: "
                 "give a number, or None where it is missing"
             ) from None
     return values
+
+
+def _label(column: Column, row: Any) -> Any:
+    """The label of a row, a number without numpy's type around it."""
+    return column.index[[row]].tolist()[0]
 
 
 def refuse_infinite(column: Column, values: F8) -> None:
@@ -78,7 +83,7 @@ def refuse_infinite(column: Column, values: F8) -> None:
     if infinite.size:
         row = infinite[0]
         raise DataError(
-            f"column {column.name!r}, row {column.index[row]!r} is {values[row]}: "
+            f"column {column.name!r}, row {_label(column, row)!r} is {values[row]}: "
             "give a finite number, or NaN where it is missing"
         )
 

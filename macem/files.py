@@ -73,14 +73,16 @@ class Chunk:
     refused: list[tuple[Any, str]] = field(default_factory=list)
 
 
-def read_table(path: str | Path, dtypes: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Read a whole table, with the dtypes that its columns allow.
+def read_table(path: str | Path, dtypes: Mapping[str, str] | None = None, limit: int | None = None) -> pd.DataFrame:
+    """Read a table, with the dtypes that its columns allow.
 
     Parameters
     ----------
     path : path
     dtypes : dict, optional
         ``{column: dtype}`` where the file's own cells say something else, such as ``{"zip": "str"}``.
+    limit : int, optional
+        So many rows, at most; all by default.
 
     Raises
     ------
@@ -89,11 +91,17 @@ def read_table(path: str | Path, dtypes: Mapping[str, str] | None = None) -> pd.
     OptionError
         If the suffix is unknown, or `dtypes` names a column that is not there or a dtype that does not fit.
     """
-    chunks = list(_raw_chunks(Path(path), 1 << 30))
+    limit = 1 << 30 if limit is None else limit
+    chunks, n = [], 0
+    for chunk in _raw_chunks(Path(path), limit):
+        chunks.append(chunk)
+        n += len(chunk.frame)
+        if n >= limit:
+            break
     for chunk in chunks:
         for label, reason in chunk.refused:
             raise DataError(f"{path}, row {label}: {reason}. Correct the file.")
-    frame = pd.concat([chunk.frame for chunk in chunks]) if len(chunks) > 1 else chunks[0].frame
+    frame = (pd.concat([chunk.frame for chunk in chunks]) if len(chunks) > 1 else chunks[0].frame).iloc[:limit]
     dtypes = dict(dtypes or {})
     for name in dtypes:
         if name not in frame:
@@ -161,7 +169,7 @@ class RowFile:
     def _scan(self) -> dict[str, Any]:
         dtypes = dict(self.dtypes)
         self._n_rows = 0
-        for chunk in _raw_chunks(self.path, 1 << 14):
+        for chunk in _raw_chunks(self.path, 1 << 11):
             self._n_rows += len(chunk.frame) + len(chunk.refused)
             for name, dtype in dtypes.items():
                 if not pd.api.types.is_integer_dtype(dtype):
@@ -227,6 +235,8 @@ def _csv_chunks(path: Path, size: int) -> Iterator[Chunk]:
         first = stream.readline().decode("utf-8-sig", "replace")
     if not first.strip():
         raise DataError(f"{path} is empty; a CSV file needs a header line.")
+    if "," not in first and any(separator in first for separator in ";\t|"):
+        raise DataError(f"{path} begins with {first.strip()[:60]!r}; save it with commas between the cells.")
     reader = csv.open_csv(
         path,
         # One thread: only then does Arrow know the number of a line that it skips.
@@ -496,11 +506,17 @@ def _arrow_type(dtype: Any) -> Any:
     return pa.Schema.from_pandas(pd.DataFrame({"column": pd.Series([], dtype=dtype)})).field("column").type
 
 
-def lines(explanations: Iterable[Explanation], schema: Any, refused: Iterable[tuple[Any, str]] = ()) -> Any:
+def lines(
+    explanations: Iterable[Explanation],
+    schema: Any,
+    refused: Iterable[tuple[Any, str]] = (),
+    words: Mapping[str, Any] | None = None,
+) -> Any:
     """Results as an Arrow table: for each row a line of kind ``row``, then one per contrast; at last the errors.
 
     The cells of a line are the row's own, or those of the contrast, empty where none was found. Refused rows, and those
-    that could not be explained, are lines of kind ``error`` with the reason.
+    that could not be explained, are lines of kind ``error`` with the reason. `words` is what
+    :meth:`macem.results.Explanation.reason` takes.
     """
     records: list[dict[str, Any]] = []
     values: list[pd.Series | None] = []
@@ -516,7 +532,7 @@ def lines(explanations: Iterable[Explanation], schema: Any, refused: Iterable[tu
                 "macem_kind": "row",
                 "macem_prediction": explanation.prediction,
                 "macem_probability": explanation.probability,
-                "macem_reason": explanation.reason(),
+                "macem_reason": explanation.reason(**(words or {})),
                 "macem_details": _details(probabilities=_plain_dict(explanation.probabilities)),
             }
         )
@@ -524,6 +540,8 @@ def lines(explanations: Iterable[Explanation], schema: Any, refused: Iterable[tu
         for contrast in explanation.contrasts:
             records.append({**shared, **_contrast_record(explanation, contrast)})
             values.append(contrast.values)
+    if all(isinstance(label, (int, np.integer)) for label, _ in errors):
+        errors.sort(key=lambda one: one[0])
     for label, reason in errors:
         records.append({"macem_row": label, "macem_kind": "error", "macem_reason": reason})
         values.append(None)
@@ -641,7 +659,8 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
         If the file is no result file of ``macem explain``.
     """
     path = Path(path)
-    frame = read_table(path, None)
+    # A row has three lines at most: its own, a positive, a negative.
+    frame = read_table(path, limit=None if limit is None else 3 * limit)
     absent = [name for name in LINE_COLUMNS if name not in frame]
     if absent:
         raise DataError(f"{path} has no column {absent[0]!r}; give a file that `macem explain --output` wrote.")
@@ -687,8 +706,9 @@ def _row_of(line: Mapping[Any, Any], names: Sequence[str]) -> Explanation:
 
 
 def _labelled(probabilities: Mapping[str, float], prediction: Any) -> dict[Any, float]:
-    """Probabilities by label; JSON made texts of the labels."""
-    return {prediction if name == str(prediction) else name: value for name, value in probabilities.items()}
+    """Probabilities by label; JSON made texts of the labels, and CSV whole numbers of 1.0."""
+    known = {str(prediction), str(float(prediction))} if isinstance(prediction, int) else {str(prediction)}
+    return {prediction if name in known else name: value for name, value in probabilities.items()}
 
 
 def _with_contrast(explanation: Explanation, line: Mapping[Any, Any], names: Sequence[str]) -> Explanation:

@@ -10,7 +10,7 @@ import numpy as np
 
 from macem.errors import OptionError
 
-__all__ = ["TEMPLATES", "is_missing", "listed", "readable", "readable_pair", "sentence"]
+__all__ = ["TEMPLATES", "check_templates", "is_missing", "listed", "readable", "readable_pair", "sentence"]
 
 #: The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; the fields it may use
 #: are those that the default uses.
@@ -31,6 +31,14 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "error": "This row could not be explained: {error}",
     }
 )
+
+_OUTCOME = ("prediction", "contrast", "changes")
+_FIELDS: Mapping[str, Sequence[str]] = {
+    "decision": ("prediction", "probability"),
+    "positive_change": ("feature", "from", "to"),
+    "negative_change": ("feature", "from", "to"),
+    "error": ("error",),
+}
 
 
 def is_missing(value: object) -> bool:
@@ -103,3 +111,15 @@ def sentence(templates: Mapping[str, str] | None, name: str, **fields: str) -> s
         raise OptionError(
             f"templates[{name!r}] is {chosen[name]!r}, which cannot be filled in ({error!r}); use the fields {known}."
         ) from error
+
+
+def check_templates(templates: Mapping[str, str]) -> None:
+    """Refuse sentences that could not be filled in, before there is anything to fill in.
+
+    Raises
+    ------
+    OptionError
+        As :func:`sentence` would.
+    """
+    for name in templates:
+        sentence(templates, name, **dict.fromkeys(_FIELDS.get(name, _OUTCOME), ""))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import joblib
@@ -18,6 +22,7 @@ from macem.errors import ModelError, UnsupportedModelError
 pytest.importorskip("pyarrow")
 
 COLUMNS = ["duration", "credit_amount", "age"]
+ROOT = str(Path(__file__).parents[1])
 
 
 @pytest.fixture
@@ -225,3 +230,139 @@ def test_onnx(tmp_path: Path, german_credit: tuple[pd.DataFrame, pd.Series]) -> 
     assert list(loaded.classes_) == ["bad", "good"]
     np.testing.assert_allclose(loaded.predict_proba(numbers), model.predict_proba(numbers), atol=1e-6)
     assert list(loaded.predict(numbers)) == list(model.predict(numbers))
+
+
+def test_reasons_in_the_users_words(folder: Path) -> None:
+    (folder / "run.toml").write_text(
+        '[labels]\nbad = "refused"\n[templates]\ndecision = "Your application is {prediction}."\n'
+    )
+    names = [option for name in COLUMNS for option in ("--names", f"{name}=the {name.upper()} given")]
+    options = ["--config", "run.toml", "--labels", "good=granted", *names, "--quiet"]
+    assert explain(*options, "--report", "report.html") == cli.DONE
+    reasons = files.read_table("out.csv")["macem_reason"].dropna()
+    assert reasons.str.startswith(("Your application is refused.", "Your application is granted.")).all()
+    assert reasons.str.contains(r"if the [A-Z_]+ given were").any()
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Your application is granted." in text
+    assert " given" in text
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--labels", "worse=refused"], "'worse' is no class of the model"),
+        (["--names", "agee=age"], "'agee'"),
+        (["--templates", "decison=x"], "no sentence"),
+        (["--templates", "decision={score}"], "use the fields {prediction}"),
+    ],
+)
+def test_impossible_words_are_refused(
+    folder: Path, option: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain(*option) == cli.REFUSED
+    assert message in capsys.readouterr().err
+
+
+def test_a_booster_gets_labels(folder: Path, german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = german_credit
+    fitted = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(
+        X.loc[:299, COLUMNS], (y[:300] == "good").astype(int)
+    )
+    fitted.booster_.save_model(folder / "model.txt")
+    options = ["--classes", "bad,good", "--target", "good", "--quiet"]
+    assert explain(*options, model="model.txt") == cli.DONE
+    own = files.read_table("out.csv").query("macem_kind == 'row'")
+    expected = fitted.predict(X.loc[300:311, COLUMNS])
+    assert list(own["macem_prediction"]) == ["good" if one else "bad" for one in expected]
+    provenance = json.loads((folder / "out.csv.provenance.json").read_text(encoding="utf-8"))
+    assert provenance["model_class"] == "lightgbm.basic.Booster"
+
+
+def test_a_column_that_the_model_does_not_take(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = pd.read_csv("train.csv")
+    joblib.dump(DecisionTreeClassifier().fit(train[COLUMNS].to_numpy(), train["target"]), "nameless.joblib")
+    pd.read_csv("rows.csv").assign(target="?").to_csv("rows.csv", index=False)
+    assert explain(model="nameless.joblib") == cli.REFUSED
+    assert "--drop NAME" in capsys.readouterr().err
+    assert explain("--drop", "target", "--quiet", model="nameless.joblib") == cli.DONE
+
+
+def test_labels_that_are_whole_floats_come_back(folder: Path) -> None:
+    train = pd.read_csv("train.csv")
+    model = DecisionTreeClassifier(max_depth=3).fit(train[COLUMNS], (train["target"] == "good").astype(float))
+    joblib.dump(model, "floats.joblib")
+    assert explain("--quiet", "--report", "report.html", model="floats.joblib") == cli.DONE
+    assert "decision is 1 (probability" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_output_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "file").write_text("")
+    assert explain(output="file/out.csv") == cli.FAILED
+    assert "Not a directory" in capsys.readouterr().err
+
+
+def test_a_result_is_read_as_far_as_wanted(folder: Path) -> None:
+    for output in ("out.csv", "out.parquet", "out.jsonl"):
+        assert explain("--quiet", "--chunk-rows", "2", output=output) == cli.DONE
+        back = files.read_explanations(Path(output), limit=5)
+        assert len(back) == 5
+        assert [one.reason() for one in back] == [one.reason() for one in files.read_explanations(Path(output))][:5]
+
+
+# A process that dies at a call of macem's own code, wherever it falls: of explaining, of writing, or of joining.
+KILLED = """
+import os, signal, sys
+import sklearn.tree
+from macem import batch, cli, explainer
+left = int(sys.argv[1])
+def count(frame, event, argument):
+    global left
+    if event == "call" and "macem" in frame.f_code.co_filename:
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.setprofile(count)
+status = cli.main(sys.argv[2:])
+sys.setprofile(None)
+print(-left)
+sys.exit(status)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_random_and_resumed_is_byte_for_byte_the_same(
+    folder: Path, german_credit: tuple[pd.DataFrame, pd.Series]
+) -> None:
+    X, _ = german_credit
+    X.loc[300:, COLUMNS].head(120).astype({"age": object}).replace({"age": {23: "young"}}).to_csv(
+        "rows.csv", index=False
+    )
+    options = ["model.joblib", "rows.csv", "--background", "train.csv", "--trust-pickle", "--quiet", "--n-steps", "5"]
+
+    def run(output: str, calls: int) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-c",
+            KILLED,
+            str(calls),
+            "explain",
+            *options,
+            "--chunk-rows",
+            "10",
+            "--output",
+            output,
+        ]
+        return subprocess.run(
+            [*command, "--resume"], check=False, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ROOT}
+        )
+
+    whole = run("whole.csv", 0)
+    assert whole.returncode == cli.SOME_ROWS_FAILED
+    total = int(whole.stdout)
+    for calls in np.random.default_rng(0).uniform(0.1, 0.35, 3) * total:
+        assert run("out.csv", int(calls)).returncode == -signal.SIGKILL
+        assert not Path("out.csv").exists()
+    assert run("out.csv", 0).returncode == cli.SOME_ROWS_FAILED
+    for name in ("out.csv", "out.csv.errors.csv"):
+        assert Path(name).read_bytes() == Path(f"whole{name[3:]}").read_bytes()

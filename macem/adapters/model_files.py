@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from macem.errors import ModelError, OracleError, UnsupportedModelError
 
-__all__ = ["OnnxModel", "feature_names", "load", "wants_categories"]
+__all__ = ["OnnxModel", "feature_names", "load", "wants_categories", "with_classes"]
 
 
 def load(
@@ -113,6 +113,14 @@ def _is_scikit_learn_class(name: str) -> bool:
         return isinstance(getattr(import_module(module), attribute, None), type)
     except ImportError:
         return False
+
+
+def with_classes(model: Any, classes: Sequence[Any] | None) -> Any:
+    """A model whose classes bear these labels, where its file kept none, as a booster's."""
+    known = getattr(model, "classes_", None)
+    if classes is None or (known is not None and list(map(str, known)) == list(map(str, classes))):
+        return model
+    return import_module("macem").ensemble([(model, 1.0)], classes=list(classes))
 
 
 def feature_names(model: Any) -> list[str] | None:

@@ -335,7 +335,10 @@ def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
         return "v2"
     if url.rstrip("/").endswith("/invocations"):
         return "mlflow"
-    raise OptionError(f"The protocol of {url} cannot be told from its path. Give protocol='v2' or protocol='mlflow'.")
+    raise OptionError(
+        f"The protocol of {url} cannot be told from its path. Give the model's own address, such as "
+        f"{url.rstrip('/')}/v2/models/NAME or {url.rstrip('/')}/invocations, or protocol='v2' or 'mlflow'."
+    )
 
 
 def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
