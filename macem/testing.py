@@ -317,7 +317,7 @@ def _refused_rows(reference: BlackBoxOracle, table: Any, rows: NDArray[np.int64]
         reference.predict_proba(table[rows] if isinstance(table, np.ndarray) else table.iloc[rows])
     except MacemError:
         if rows.size == 1:
-            return rows.tolist()
+            return [int(rows[0])]
         return [row for half in np.array_split(rows, 2) for row in _refused_rows(reference, table, half)]
     return []
 
