@@ -103,6 +103,7 @@ TABLES = {
     "encodings": Table("docs/method.md", "encodings.csv", plain_table, 5),
     "densities": Table("docs/method.md", "densities.csv", plain_table, 4),
     "readings": Table("docs/results.md", "readings.csv", plain_table, 2),
+    "beam": Table("docs/method.md", "beam.csv", plain_table, 3),
     "defaults": Table("docs/method.md", "defaults.csv", defaults_table, 3),
 }
 

@@ -87,7 +87,6 @@ NARROW_NODES = 1 << 17
 FLAG_MISSING_LEFT = 1  # a missing value goes left
 FLAG_CATEGORY = 2  # the node asks for membership in a category set
 FLAG_ZERO_MISSING = 4  # zero counts as missing (LightGBM's zero_as_missing)
-FLAG_MISSING_ZERO = 8  # a missing value counts as zero (LightGBM's missing type none)
 CATEGORIES, ZERO_MISSING = 1, 2  # what makes a table special
 
 IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP = range(9)
@@ -200,8 +199,6 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
     if table.special == 0 and key != MISSING:
         return one if key > split else np.uint64(0)
     zero_key = np.uint64(0x8000000000000000) if table.wide == 1 else np.uint64(0x80000000)
-    if key == MISSING and flags & np.uint64(FLAG_MISSING_ZERO):
-        key = zero_key
     if key == MISSING or (flags & np.uint64(FLAG_ZERO_MISSING) and key == zero_key):
         return one ^ (flags & one)
     if flags & np.uint64(FLAG_CATEGORY):
@@ -209,18 +206,6 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
             return one
         return one ^ ((table.set_words[split + (key >> np.uint64(6))] >> (key & np.uint64(63))) & one)
     return one if key > split else np.uint64(0)
-
-
-@inner
-def leaf_of(table: TreeEnsemble, tree: int, keys: U8, row: int) -> int:
-    """Walk one tree with one row of keys to its leaf."""
-    first = np.uint64(table.tree[tree].first)
-    at = first
-    while True:
-        split, flags, feature, left = node_at(table, at)
-        if first + left == at:
-            return np.int64(at)
-        at = first + left + goes_right(table, split, flags, keys[np.uint64(row), feature])
 
 
 LANES = 8  # trees that are walked side by side, so that a processor waits for memory eight times less

@@ -38,13 +38,15 @@ class SearchOptions:
     score : {"log", "probability"}
         The class scores that the margin is taken of (ζ).
     refine : bool
-        Refine over axis profiles after the search; False is the paper as written.
+        Refine over axis profiles: before the search on a table, which then serves what is left, and after it on a
+        black box. False is the paper as written.
     away_from_base : bool
         Hold pertinent negatives at least as far from the base values as the row; False gives ordinary counterfactuals.
     step_size : float
         First step of FISTA (α_0); step k takes ``step_size * sqrt(1 - k / n_steps)``.
     beam_width : int
-        States per outward round of the refinement on a table.
+        States per outward round of the refinement on a table; more find nearer examples and take longer
+        (docs/method.md has both).
 
     Raises
     ------
