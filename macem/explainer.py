@@ -336,7 +336,10 @@ class Explainer:
         table, axes = self._table, self._axes
         if table is not None and axes is not None:
             search.begin(
-                work, plan, weights, lambda numbers, rows: search.ask_table(table, axes, plan, work.problems, rows, numbers)
+                work,
+                plan,
+                weights,
+                lambda numbers, rows: search.ask_table(table, axes, plan, work.problems, rows, numbers),
             )
         else:
             search.begin(work, plan, weights, ask)

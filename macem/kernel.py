@@ -620,9 +620,7 @@ def project(plan: Plan, problems: Problems, p: int, point: F8, weights: F8) -> N
             gap = np.inf
             for side in range(2):
                 if problems.bound[p, feature, side, 0] <= problems.bound[p, feature, side, 1]:
-                    inside = min(
-                        max(place, problems.place[p, feature, side, 0]), problems.place[p, feature, side, 1]
-                    )
+                    inside = min(max(place, problems.place[p, feature, side, 0]), problems.place[p, feature, side, 1])
                     if abs(inside - place) < gap:
                         gap = abs(inside - place)
                         nearest = inside
@@ -1081,7 +1079,9 @@ def raw_scores_nearby(table: TreeEnsemble, n_rows: int, nearby: Nearby) -> None:
             if not add_group(table, tree, n_trees, nearby.at, n_rows, single, nearby.raw):
                 for lane in range(n_trees):
                     output = table.tree[tree + lane].output
-                    walk_apart(table, nearby, nearby.first[lane], nearby.at[lane], everyone, n_rows, output, width, single)
+                    walk_apart(
+                        table, nearby, nearby.first[lane], nearby.at[lane], everyone, n_rows, output, width, single
+                    )
 
 
 @inlined
@@ -1694,7 +1694,9 @@ def axis_moves(
 
 
 @inner
-def answer_moves(table: TreeEnsemble, weights: Weights, problems: Problems, p: int, n_moves: int, scratch: Scratch) -> None:
+def answer_moves(
+    table: TreeEnsemble, weights: Weights, problems: Problems, p: int, n_moves: int, scratch: Scratch
+) -> None:
     """Turn the raw outputs of moves into margins and verdicts."""
     for move in range(n_moves):
         link_scores(table, scratch.scores[move], scratch.outputs, scratch.probabilities)

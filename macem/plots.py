@@ -37,7 +37,6 @@ COLOURS = {"positive": POSITIVE, "negative": NEGATIVE}
 CLASS_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#999999")
 HATCHES = ("", "//", "..", "xx", "--", "oo")
 MOST_FEATURES = 12
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)}
 
 
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
@@ -276,21 +275,20 @@ def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -
     changes, summary = explanations.to_frame(), explanations.summary()
     summary = summary[summary["kind"].notna()]
     classes = list(dict.fromkeys(sorted(summary["prediction"].dropna().tolist(), key=str)))
+    bars = [min(changes.loc[changes["kind"] == kind, "feature"].nunique(), MOST_FEATURES) for kind in COLOURS]
+    n_bars = max(4, *bars)
     if axes is None:
-        n_bars = max(
-            [1, *(min(changes.loc[changes["kind"] == kind, "feature"].nunique(), MOST_FEATURES) for kind in COLOURS)]
-        )
         axes = _new_figure((16, 3.2 + 0.42 * n_bars)).subplots(1, 3, width_ratios=(1, 1, 0.85))
     for ax, kind in zip(axes, COLOURS, strict=False):
         rows = summary[summary["kind"] == kind]
-        _draw_frequencies(ax, changes[changes["kind"] == kind], rows, classes)
+        _draw_frequencies(ax, changes[changes["kind"] == kind], rows, classes, n_bars)
         _title(ax, f"Pertinent {kind}s", COLOURS[kind])
         ax.set_xlabel("rows that need the feature, %" if kind == "positive" else "rows that change the feature, %")
     _draw_distances(axes[2], summary)
     return axes
 
 
-def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, classes: Sequence[Any]) -> None:
+def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, classes: Sequence[Any], n_bars: int) -> None:
     counts = changes["feature"].value_counts(sort=True)
     names = list(counts.index[:MOST_FEATURES])
     left = np.zeros(len(names))
@@ -308,9 +306,9 @@ def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, class
         )
         left += share
     ax.set_yticks(range(len(names)), [_wrapped(name) for name in names])
-    ax.set_ylim(max(len(names), 4) - 0.4, -0.6)
+    ax.set_ylim(n_bars - 0.4, -0.6)
     if names:
-        ax.legend(title="predicted class", frameon=False, fontsize=11, title_fontsize=11, ncols=3, **BELOW)
+        ax.legend(title="predicted class", frameon=False, fontsize=12, title_fontsize=12, loc="lower right")
     else:
         ax.text(0.5, 0.5, "no feature is changed", ha="center", va="center", transform=ax.transAxes, fontsize=13)
     _bare(ax)
@@ -340,7 +338,7 @@ def _draw_distances(ax: Axes, summary: pd.DataFrame) -> None:
     ax.set_ylabel("rows, %")
     _title(ax, "How far")
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize=11, **BELOW)
+        ax.legend(frameon=False, fontsize=12, loc="lower right")
     _bare(ax)
 
 
@@ -354,6 +352,8 @@ def plot_profile(
     n_points: int = 201,
 ) -> Axes:
     """Draw the class probabilities along one feature, all others held, with base, row and contrasts marked.
+
+    A contrast that changes other features too has another probability than the curve at its value; the legend says so.
 
     Parameters
     ----------
@@ -451,13 +451,19 @@ def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) ->
     """Mark the base, the row and the contrasts on the axis of the feature."""
     order = None if levels is None else {level: position for position, level in enumerate(levels)}
     marks = [
-        ("base value", explanation.base[name], BASE, "|", 22),
-        ("the row", explanation.original[name], ROW, "o", 15),
+        (f"base value: {readable(explanation.base[name])}", explanation.base[name], BASE, "|", 22),
+        (f"the row: {readable(explanation.original[name])}", explanation.original[name], ROW, "o", 15),
     ]
     for contrast in explanation.contrasts:
         if contrast.values is not None:
             marker = "^" if contrast.kind == "positive" else "D"
-            marks.append((f"pertinent {contrast.kind}", contrast.values[name], COLOURS[contrast.kind], marker, 9))
+            value = contrast.values[name]
+            pairs = [(explanation.original[other], contrast.values[other]) for other in contrast.values.index]
+            moved = sum(_key(own) != _key(end) for own, end in pairs) - (
+                _key(explanation.original[name]) != _key(value)
+            )
+            label = f"pertinent {contrast.kind}: {readable(value)}" + (f"\n(moves {moved} more)" if moved else "")
+            marks.append((label, value, COLOURS[contrast.kind], marker, 9))
     for label, value, colour, marker, size in marks:
         x = None if is_missing(value) else float(value) if order is None else order.get(value)
         if x is not None:
@@ -470,11 +476,12 @@ def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) ->
                 markersize=size,
                 markeredgewidth=3 if marker == "|" else 2,
                 fillstyle="none" if marker == "o" else "full",
-                label=f"{label}: {readable(value)}",
+                label=label,
                 clip_on=False,
                 zorder=4,
             )
-            ax.axvline(x, color=colour, linewidth=1, linestyle=":", zorder=0)
+            if levels is None:
+                ax.axvline(x, color=colour, linewidth=1, linestyle=":", zorder=0)
 
 
 def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None) -> Axes:

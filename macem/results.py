@@ -453,6 +453,7 @@ def _printable(text: str) -> str:
 
 def _html_table(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """A bare table, every cell escaped."""
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
+    left = ' style="text-align:left"'  # a notebook would align cells to the right
+    head = "".join(f"<th{left}>{html.escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td{left}>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -9,7 +9,14 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NEEDS = {"plots": "matplotlib", "report": "jinja2", "xgboost": "xgboost", "lightgbm": "lightgbm", "parquet": "pyarrow"}
+NEEDS = {
+    "plots": "matplotlib",
+    "report": "jinja2",
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "parquet": "pyarrow",
+    "distributed": "distributed",
+}
 PAGES = [
     page
     for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
