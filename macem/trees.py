@@ -52,7 +52,7 @@ class Tree:
     value : ndarray of float64, shape (n_nodes, width)
         What a leaf adds to the raw outputs ``output … output + width - 1``.
     missing_left : ndarray of bool, shape (n_nodes,)
-        Whether a missing value (NaN) goes left.
+        Whether a missing value (NaN) goes left, at nodes that ask for a number or for a category.
     output : int
         The first raw output, of its member, that the tree adds to.
     categories : mapping of int to ndarray of int

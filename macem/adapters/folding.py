@@ -369,7 +369,10 @@ def _refuse_double_use(questions: Questions, probe: Probe, feeds: Mapping[int, l
             if not all(probe.columns[column].coded for column in columns):
                 raise NotColumnwise(f"column {name!r} reaches the model both as a number and encoded")
         elif by_categories.intersection(columns):
-            raise NotColumnwise(f"column {name!r} reaches the model as it is and is read there as categories")
+            raise NotColumnwise(
+                f"the model behind the transformers reads the categories of column {name!r} itself; encoded in the "
+                "pipeline (by OrdinalEncoder, say) they would fold"
+            )
 
 
 def _targets(questions: Questions, asked: I8, probe: Probe) -> F8:

@@ -444,6 +444,19 @@ def test_strings_of_every_type(dtype: str, n_rows: int) -> None:
     assert_equal_answers(pipeline, oracle, rows.assign(city=pd.Series(np.nan, rows.index, dtype=X["city"].dtype)))
 
 
+def test_categories_that_the_model_reads_itself_are_a_black_box_with_a_reason() -> None:
+    X = table().astype(dict.fromkeys(NAMES, "category"))
+    keep = make_column_transformer(
+        (SimpleImputer(), ["amount"]), ("passthrough", NAMES), verbose_feature_names_out=False
+    )
+    model = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5, categorical_features="from_dtype")
+    pipeline = make_pipeline(keep.set_output(transform="pandas"), model).fit(X, labels(X))
+    oracle = pipeline_oracle(pipeline)
+    assert isinstance(oracle, BlackBoxOracle)
+    assert "reads the categories of column 'city' itself; encoded in the pipeline" in oracle.note
+    np.testing.assert_array_equal(oracle.predict_proba(X), pipeline.predict_proba(X))
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_arrays(dtype: Any) -> None:
     """Columns by position; a table of one type."""
