@@ -25,7 +25,7 @@ from macem.errors import (
     TableMismatchWarning,
 )
 from macem.features import Features
-from macem.kernel import F8, I8, Axes, Plan, Problems, TreeEnsemble
+from macem.kernel import F8, I8, Plan, TreeEnsemble
 from macem.options import SearchOptions
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 from macem.results import Contrast, Explanation, Explanations, Status

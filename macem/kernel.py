@@ -3,6 +3,8 @@
 numba's disk cache watches one source file, so all functions that call each other live here, under headed sections:
 trees, links, encoding, objective, search step, axis profile, refinement. Only data enters a compiled function:
 C-contiguous arrays and NamedTuples of arrays. The kernel knows numbers, and neither models nor tables.
+
+Python calls what is `compiled`, and nothing else: the rest has no wrapper for it, and such a call ends the process.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def inner(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile a small `inner` function into its callers: handing a NamedTuple of arrays over costs more than its work."""
+    """Compile a small `inner` function into its callers: to hand NamedTuples over costs more than its work."""
     return _jit(function, no_cfunc_wrapper=True, no_cpython_wrapper=True, _nrt=False, forceinline=True)
 
 
@@ -210,7 +212,7 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
 
 LANES = 8  # trees that are walked side by side, so that a processor waits for memory eight times less
 BLOCK = 64  # rows whose keys stay in the first cache while a group of trees is walked
-BRANCH_STRIDE = 3
+BRANCH_STRIDE = 3  # the same for branches, which are shorter
 STRIDE = 6  # levels between looks for the end; 4 to 8 measure alike
 
 
@@ -260,7 +262,7 @@ def walk_any(table: TreeEnsemble, first: U8, keys: U8, n_rows: int, leaves: U8) 
             at[lane] = first[lane]
         moved = True
         while moved:
-            for level in range(STRIDE):
+            for _ in range(STRIDE):
                 moved = False
                 for number_of_lane in range(LANES):
                     lane = np.uint64(number_of_lane)
@@ -1803,7 +1805,7 @@ def absorb_moves(
             score = cost + TRADE_OFFS[trade_off] * beam.slot[slot].price * max(-margin, 0.0)
             if score >= beam.child[slot, worst].score or moves[move].reached or cost >= bound:
                 continue
-            if margin <= own_margin and cost >= own_cost or is_known(beam, slot, trade_off, cost, margin):
+            if (margin <= own_margin and cost >= own_cost) or is_known(beam, slot, trade_off, cost, margin):
                 continue
             for feature in range(beam.grown.shape[2]):
                 beam.grown[slot, worst, feature] = beam.numbers[slot, state, feature]
@@ -1974,13 +1976,9 @@ def jump(
                 numbers[feature] = number
                 n_moved += 1
         cost = cost_of(plan, weights, problems, p, numbers)
-        if n_moved < 2 or cost == before:
+        if n_moved < 2 or cost == before or cost >= best.row[p].cost:
             continue
         before = cost
-        if cost >= best.row[p].cost:
-            if own_margin < 0.0:
-                return
-            continue
         margin, reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
         best.row[p].n_queries += 1
         if reached:
@@ -2047,10 +2045,11 @@ def refine_rows(
                     for feature in range(n_features):
                         numbers[feature] = beam.numbers[0, state, feature]
                     numbers[moves[cheapest].feature] = moves[cheapest].number
-                    reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)[1]
+                    margin, reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
                     best.row[p].n_queries += 1
                     if not reached or not keep_if_best(plan, weights, problems, best, p, numbers):
-                        moves[cheapest].cost = np.inf
+                        moves[cheapest].margin = margin
+                        moves[cheapest].reached = False
                 absorb_moves(beam, 0, state, best.row[p].cost, moves, n_moves, own_margin)
                 jump(table, axes, plan, weights, problems, p, best, beam, 0, state, n_moves, own_margin, scratch)
             next_states(plan, weights, problems, beam, 0, p, best, max_rounds)

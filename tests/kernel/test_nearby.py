@@ -44,7 +44,8 @@ def table(random: np.random.Generator, *, single: bool, categories: bool, zeros:
 @pytest.mark.parametrize("radius", [0.0, 0.1, 2.0])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize(
-    ("single", "categories", "zeros"), [(True, False, False), (False, True, False), (True, True, False), (False, True, True)]
+    ("single", "categories", "zeros"),
+    [(True, False, False), (False, True, False), (True, True, False), (False, True, True)],
 )
 def test_rows_together_answer_as_each_alone(
     plain_kernel: ModuleType, single: bool, categories: bool, zeros: bool, missing: bool, radius: float

@@ -18,8 +18,8 @@ def forest(request: pytest.FixtureRequest) -> Setting:
     return setting(request.param)
 
 
-def begun(s: Setting) -> Any:
-    work, _ = s.work()
+def begun(s: Setting, max_queries: int | None = None) -> Any:
+    work, _ = s.work(max_queries)
     search.begin(work, s.plan, s.weights, s.ask)
     return work
 
@@ -71,9 +71,10 @@ def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
     assert np.isfinite(work.best.row["cost"]).any()
 
 
-def test_search_in_both_modes(kernel: ModuleType) -> None:
-    s = setting(n_steps=3, n_directions=5)
-    compiled, work = begun(s), begun(s)
+@pytest.mark.parametrize("max_queries", [None, 15])
+def test_search_in_both_modes(kernel: ModuleType, max_queries: int | None) -> None:
+    s = setting(n_steps=3, n_directions=5, refine=False)
+    compiled, work = begun(s, max_queries), begun(s, max_queries)
     search.compiled(compiled, s.table, s.axes, s.plan, s.weights, s.schedule)
     iterates = search._iterates(work, s.plan, s.schedule)
     kernel.search_rows(s.table, s.axes, s.plan, s.weights, s.problems, s.schedule, iterates, work.best)

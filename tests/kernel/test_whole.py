@@ -66,6 +66,17 @@ def test_what_is_found_holds(name: str, options: dict[str, Any], arguments: dict
     check(model, explainer.explain(X.head(3)))
 
 
+def test_a_category_never_seen_stays_or_becomes_one_that_was() -> None:
+    X, y = table()
+    model = MODELS["tree"].fit(X, y)
+    explainer = macem.Explainer(model, X, categorical=["category"], options=macem.SearchOptions(**SMALL))
+    explanations = explainer.explain(X.head(6).assign(category=7.0))
+    check(model, explanations)
+    for explanation in explanations:
+        for contrast in explanation.contrasts:
+            assert not contrast.found or contrast.values["category"] in {0.0, 1.0, 2.0, 3.0, 7.0}
+
+
 def test_a_function_is_asked_in_lockstep() -> None:
     X, y = table()
     model = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, y)

@@ -1,0 +1,207 @@
+"""Corners of the kernel that whole explanations seldom visit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from macem import refine
+from macem.search import Limits, Work, begin
+from tests.test_search import Setting, setting
+
+
+@pytest.fixture(scope="module", params=["fma", "ssa"])
+def forest(request: pytest.FixtureRequest) -> Setting:
+    return setting(request.param)
+
+
+LEVELS = 2  # the feature of levels in `setting`
+
+
+def test_without_a_place_for_machine_code_there_is_none(
+    plain_kernel: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def njit(**options: Any) -> Any:
+        asked.append(options)
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr(plain_kernel, "numba", SimpleNamespace(njit=njit))
+    assert plain_kernel.compiled(len) is len
+    assert [options.get("cache", False) for options in asked] == [True, False]
+    assert numba.njit is not njit
+
+
+def test_the_nearest_level_is_a_feasible_one(plain_kernel: ModuleType) -> None:
+    s = setting("fma")
+    first = s.plan.feature[LEVELS].first_level
+    places = s.plan.level["place"][first:]
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        allowed = s.problems.allowed.copy()
+        allowed[0, first:] = random.random(places.size) < 0.4
+        own = int(random.integers(places.size))
+        allowed[0, first + own] = True
+        problems = s.problems._replace(allowed=allowed, cell=s.problems.cell.copy())
+        problems.cell["own"][0, LEVELS], problems.cell["place"][0, LEVELS] = own, places[own]
+        place = random.uniform(places.min() - 0.1, places.max() + 0.1)
+        level = int(plain_kernel.nearest_level(s.plan, problems, 0, LEVELS, place))
+        assert allowed[0, first + level]
+        assert abs(places[level] - place) == np.abs(places[allowed[0, first:]] - place).min()
+
+
+def test_a_level_never_seen_stays_where_a_simplex_draws_a_forbidden_one(plain_kernel: ModuleType) -> None:
+    s = setting("ssa")
+    problems = s.problems._replace(allowed=s.problems.allowed.copy(), cell=s.problems.cell.copy())
+    problems.cell["own"][0, LEVELS], problems.cell["movable"][0, LEVELS] = -1.0, True
+    first = s.plan.feature[LEVELS].first_level
+    problems.allowed[0, first:] = [True, False, False, False, False]
+    point = np.zeros(s.plan.feature[-1].first)
+    point[s.plan.feature[LEVELS].first + np.arange(2)] = [-1.0, 1.0]  # from the base's corner to the next
+    numbers = np.empty(3)
+    plain_kernel.decode_point(s.plan, problems, 0, point, np.zeros((1, 3)), 0, numbers)
+    assert numbers[LEVELS] == -1.0
+
+
+@pytest.mark.parametrize("own", [3.0, -1.0])
+def test_what_may_not_move_is_projected_to_itself(plain_kernel: ModuleType, own: float) -> None:
+    s = setting("ssa")
+    problems = s.problems._replace(cell=s.problems.cell.copy())
+    problems.cell["own"][0, LEVELS], problems.cell["movable"][0, LEVELS] = own, False
+    block = slice(s.plan.feature[LEVELS].first, s.plan.feature[-1].first)
+    point = np.random.default_rng(0).normal(size=block.stop)
+    plain_kernel.project(s.plan, problems, 0, point, np.empty(block.stop))
+    base = int(s.plan.feature[LEVELS].base_value)
+    corner = np.zeros(5)
+    if own >= 0:
+        corner[int(own)] += 1.0
+        corner[base] -= 1.0
+    assert_array_equal(point[block], corner)
+
+
+def test_a_model_of_one_class_has_no_rival(plain_kernel: ModuleType, forest: Setting) -> None:
+    problems = forest.problems._replace(row=forest.problems.row.copy())
+    for keep, expected in ((1, (np.inf, True)), (0, (-np.inf, False))):
+        problems.row["goal"][0], problems.row["keep"][0] = 0, keep
+        assert plain_kernel.margin_of(forest.weights, problems, 0, np.ones(1)) == expected
+
+
+@pytest.mark.parametrize("bound", [-1e9, -12.5, 0.0, 3.0, 1e9, 2.0**31 + 1.0])
+@pytest.mark.parametrize("grid", [0.0, 1.0, 100.0])
+def test_numbers_beside_a_bound_hold_in_float32_too(
+    plain_kernel: ModuleType, forest: Setting, grid: float, bound: float
+) -> None:
+    plan = forest.plan._replace(feature=forest.plan.feature.copy())
+    plan.feature["grid"][0] = grid
+    above, below = plain_kernel.number_above(plan, 0, bound), plain_kernel.number_at_most(plan, 0, bound)
+    assert min(above, float(np.float32(above))) > bound >= max(below, float(np.float32(below)))
+    coarse = float(np.spacing(np.float32(abs(bound))))
+    assert above - below <= 3 * max(coarse, 1.0 / grid if grid else 0.0)
+    if grid:
+        assert above == round(above * grid) / grid
+
+
+def listed(plain_kernel: ModuleType, s: Setting, scratch: Any, p: int) -> set[Any]:
+    """What the axis profile of a row says of its moves; sums in another order differ in their last digits."""
+    own = s.problems.cell["own"][p].copy()
+    n_moves, _, _ = plain_kernel.axis_moves(s.table, s.axes, s.plan, s.weights, s.problems, p, own, np.inf, scratch)
+    names = ["feature", "number", "probability"]
+    return {(move[0], move[1], round(move[2], 9)) for move in scratch.moves[names][:n_moves].tolist()}
+
+
+def test_branches_are_walked_before_their_room_is_full(plain_kernel: ModuleType, forest: Setting) -> None:
+    s = forest
+    ample, scarce = (refine.scratch_for(s.table, s.axes, s.plan) for _ in range(2))
+    scarce = scarce._replace(branch=scarce.branch[:12])
+    problems = s.problems._replace(allowed=np.ones_like(s.problems.allowed), cell=s.problems.cell.copy())
+    problems.cell["movable"] = True
+    free = replace(s, problems=problems)
+    for p in range(len(s.problems.row)):
+        assert listed(plain_kernel, free, scarce, p) == listed(plain_kernel, free, ample, p)
+
+
+def test_nothing_is_learned_from_a_state_without_a_margin(plain_kernel: ModuleType, forest: Setting) -> None:
+    beam = refine._beam(1, 4, 3)
+    plain_kernel.start_beam(forest.plan, forest.problems, forest.weights, beam, 0, 0)
+    moves = plain_kernel.records(plain_kernel.MOVE, 2, margin=-1.0, cost=0.5)
+    plain_kernel.absorb_moves(beam, 0, 0, np.inf, moves, 2, -np.inf)
+    assert np.isinf(beam.child["cost"]).all()
+    plain_kernel.absorb_moves(beam, 0, 0, np.inf, moves, 2, -2.0)
+    assert (beam.child["cost"] == 0.5).sum() == 4
+
+
+def test_no_more_inward_states_than_the_beam_is_wide(plain_kernel: ModuleType, forest: Setting) -> None:
+    work, _ = forest.work()
+    work.best.numbers[:] = forest.problems.anchor + 1.0
+    beam = refine._beam(1, 4, 3)
+    assert plain_kernel.inward_states(forest.problems, beam, 0, 0, work.best) == 4
+
+
+def refined(plain_kernel: ModuleType, s: Setting, work: Work) -> Work:
+    scratch = refine.scratch_for(s.table, s.axes, s.plan)
+    plain_kernel.refine_rows(
+        s.table, s.axes, s.plan, s.weights, s.problems, work.best, refine._beam(1, 8, 3), scratch, 12, np.empty((0, 0))
+    )
+    return work
+
+
+def test_the_refinement_keeps_its_budget(plain_kernel: ModuleType, forest: Setting) -> None:
+    s = forest
+    work = Work.on(s.problems, Limits(max_queries=3))
+    begin(work, s.plan, s.weights, s.ask)
+    refined(plain_kernel, s, work)
+    row = work.best.row
+    assert row["exhausted"].any()
+    assert row["n_queries"].max() <= 3 + 1 + plain_kernel.JUMPS + 3  # a state is finished when it was begun
+
+
+def test_what_only_the_profile_believes_is_not_kept(
+    plain_kernel: ModuleType, forest: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = forest
+    work, _ = s.work()
+    begin(work, s.plan, s.weights, s.ask)
+    answer = plain_kernel.answer_one
+    monkeypatch.setattr(plain_kernel, "answer_one", lambda *a: (min(answer(*a)[0], -1e-3), False))
+    refined(plain_kernel, s, work)
+    assert np.isinf(work.best.row["cost"][~work.best.row["done"]]).all()
+
+
+def test_a_joint_move_stops_where_it_costs_more_than_the_best(plain_kernel: ModuleType, forest: Setting) -> None:
+    s = forest
+    work, _ = s.work()
+    begin(work, s.plan, s.weights, s.ask)
+    row = work.best.row
+    scratch, beam = refine.scratch_for(s.table, s.axes, s.plan), refine._beam(1, 4, 3)
+    n_asked = {np.inf: 0, 1e-9: 0}
+    for p in np.flatnonzero(~row["done"]):
+        plain_kernel.start_beam(s.plan, s.problems, s.weights, beam, 0, p)
+        n_moves, margin, _ = plain_kernel.axis_moves(
+            s.table, s.axes, s.plan, s.weights, s.problems, p, s.problems.anchor[p], np.inf, scratch
+        )
+        for bound in n_asked:
+            row["cost"][p], row["n_queries"][p] = bound, 0
+            plain_kernel.jump(
+                s.table, s.axes, s.plan, s.weights, s.problems, p, work.best, beam, 0, 0, n_moves, margin, scratch
+            )
+            n_asked[bound] += int(row["n_queries"][p])
+    assert n_asked[np.inf] > 0 == n_asked[1e-9]
+
+
+def test_levels_that_all_go_right_are_not_parted(plain_kernel: ModuleType) -> None:
+    s = setting("fma")
+    axes = s.axes._replace(level_word=np.array([0, 0b0110, 0b1111], np.uint64))
+    scratch = refine.scratch_for(s.table, s.axes, s.plan)
+    for place, node, levels, n_branches in ((0, 8, 0b0011, 0), (1, 7, 0b0010, 1), (2, 7, 0b0011, 0)):
+        scratch.lane["levels"][0], scratch.lane["low"][0] = 0b0011, 0
+        assert plain_kernel.part_branch(axes, scratch, 0, 0, place, np.uint64(7)) == n_branches
+        assert (scratch.at[0], scratch.lane["levels"][0]) == (node, levels)
