@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import joblib
 import numpy as np
@@ -308,6 +310,73 @@ def test_a_result_is_read_as_far_as_wanted(folder: Path) -> None:
         back = files.read_explanations(Path(output), limit=5)
         assert len(back) == 5
         assert [one.reason() for one in back] == [one.reason() for one in files.read_explanations(Path(output))][:5]
+
+
+class Service(ThreadingHTTPServer):
+    """A model behind the Open Inference Protocol v2 on this machine; it may fall silent after some requests."""
+
+    def __init__(self, model: DecisionTreeClassifier, dead_after: float = float("inf")) -> None:
+        self.model, self.left = model, dead_after
+        super().__init__(("127.0.0.1", 0), Answer)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v2/models/credit"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Service
+
+    def do_GET(self) -> None:
+        self.say({"name": "credit", "outputs": [{"name": "predict_proba", "datatype": "FP64", "shape": [-1, 2]}]})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.left -= 1
+        if self.server.left < 0:
+            self.send_error(500)
+            return
+        (tensor,) = asked["inputs"]
+        rows = np.array(tensor["data"]).reshape(tensor["shape"])
+        answer = self.server.model.predict_proba(pd.DataFrame(rows, columns=COLUMNS))
+        output = {"name": "predict_proba", "datatype": "FP64", "shape": answer.shape, "data": answer.ravel().tolist()}
+        self.say({"outputs": [output]})
+
+    def say(self, body: object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *message: object) -> None:
+        pass
+
+
+def test_a_service_by_url_that_dies_and_comes_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("httpx")
+    model = joblib.load("model.joblib")
+    options = ["--drop", "target", "--classes", "bad,good", "--n-steps", "2", "--chunk-rows", "4", "--quiet"]
+    with Service(model) as service:
+        worker = Thread(target=service.serve_forever)
+        worker.start()
+        try:
+            assert explain(*options, model=service.url, output="whole.csv") == cli.DONE
+            # It answers while the explainer is made and the first chunk is explained, and then no more.
+            service.left = 40
+            assert explain(*options, model=service.url) == cli.FAILED
+            assert "does not answer any more" in (said := capsys.readouterr().err)
+            assert "--resume" in said
+            assert not (folder / "out.csv").exists()
+            service.left = float("inf")
+            assert explain(*options, "--resume", model=service.url) == cli.DONE
+        finally:
+            service.shutdown()
+            worker.join()
+    assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+    table = files.read_table("out.csv")
+    shown = table[table[COLUMNS].notna().all(axis=1)]
+    assert list(model.predict(shown[COLUMNS])) == list(shown["macem_prediction"])
 
 
 # A process that dies at a call of macem's own code, wherever it falls: of explaining, of writing, or of joining.
