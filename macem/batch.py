@@ -120,6 +120,11 @@ def run(
     if folder.exists():
         _same_run(folder / "run.json", identity)
     schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
+    levels = {
+        str(name): dtype.categories.tolist()
+        for name, dtype in rows.row_dtypes.items()
+        if isinstance(dtype, pd.CategoricalDtype)
+    }
     resumed = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +140,7 @@ def run(
             else:
                 good, refused = _sifted(explainer, chunk.frame)
                 explained = _explained(explainer, good)
-                save_table(part, lines(explained, schema, [*chunk.refused, *refused], words))
+                save_table(part, lines(explained, schema, [*chunk.refused, *refused], words, levels))
             progress(n)
         counts = _join(parts, output, errors, schema)
         seconds = time.perf_counter() - started

@@ -511,12 +511,13 @@ def lines(
     schema: Any,
     refused: Iterable[tuple[Any, str]] = (),
     words: Mapping[str, Any] | None = None,
+    levels: Mapping[str, Sequence[Any]] | None = None,
 ) -> Any:
     """Results as an Arrow table: for each row a line of kind ``row``, then one per contrast; at last the errors.
 
     The cells of a line are the row's own, or those of the contrast, empty where none was found. Refused rows, and those
     that could not be explained, are lines of kind ``error`` with the reason. `words` is what
-    :meth:`macem.results.Explanation.reason` takes.
+    :meth:`macem.results.Explanation.reason` takes, `levels` the categories of each categorical column in their order.
     """
     records: list[dict[str, Any]] = []
     values: list[pd.Series | None] = []
@@ -545,7 +546,7 @@ def lines(
     for label, reason in errors:
         records.append({"macem_row": label, "macem_kind": "error", "macem_reason": reason})
         values.append(None)
-    return _arrow_table(records, values, schema)
+    return _arrow_table(records, values, schema, levels or {})
 
 
 def _contrast_record(explanation: Explanation, contrast: Contrast) -> dict[str, Any]:
@@ -577,7 +578,9 @@ def _contrast_record(explanation: Explanation, contrast: Contrast) -> dict[str, 
     }
 
 
-def _arrow_table(records: list[dict[str, Any]], values: list[pd.Series | None], schema: Any) -> Any:
+def _arrow_table(
+    records: list[dict[str, Any]], values: list[pd.Series | None], schema: Any, levels: Mapping[str, Sequence[Any]]
+) -> Any:
     pa = _pyarrow()
     columns = []
     for column in schema:
@@ -596,8 +599,14 @@ def _arrow_table(records: list[dict[str, Any]], values: list[pd.Series | None], 
                 raise DataError(
                     f"Column {column.name!r} of whole numbers got a fraction; give the column a float dtype."
                 )
-        array = pa.array(cells, kind)
-        columns.append(array.dictionary_encode().cast(column.type) if kind is not column.type else array)
+        if kind is column.type:
+            columns.append(pa.array(cells, kind))
+            continue
+        # The background's categories in their order, then what else the rows hold.
+        known = [*levels.get(column.name, ()), *(cell for cell in cells if cell is not None)]
+        places = {level: place for place, level in enumerate(dict.fromkeys(known))}
+        codes = pa.array([places.get(cell) for cell in cells], pa.int32())
+        columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(places, kind), ordered=column.type.ordered))
     return pa.Table.from_arrays(columns, schema=schema)
 
 

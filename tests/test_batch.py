@@ -191,3 +191,17 @@ def test_results_read_back(tmp_path: Path) -> None:
         fresh = ThresholdExplainer().explain(next(files.RowFile(source, rows(50)).chunks(10)).frame)
         assert [one.reason() for one in back] == [one.reason() for one in fresh]
         assert json.dumps(str(back)) == json.dumps(str(fresh))
+
+
+def test_categories_keep_their_order_and_their_unused_levels(tmp_path: Path) -> None:
+    levels = ["used car", "radio/tv", "new car", 'a "quoted", one', ""]
+    frame = rows(25).astype({"purpose": pd.CategoricalDtype(levels, ordered=True)})
+    source = write(frame, tmp_path / "rows.parquet")
+    output = tmp_path / "out.parquet"
+    batch.run(
+        ThresholdExplainer(), files.RowFile(source, frame), output, classes=CLASSES, identity=IDENTITY, chunk_rows=10
+    )
+    table = pd.read_parquet(output)
+    assert table["purpose"].dtype == frame["purpose"].dtype
+    own = table.loc[table["macem_kind"] == "row", "purpose"].reset_index(drop=True)
+    assert own.tolist() == frame["purpose"].tolist()
