@@ -92,7 +92,10 @@ def _draw_lane(ax: Axes, y: float, name: Any, explanation: Explanation) -> None:
             shape = {"marker": "^" if contrast.kind == "positive" else "D", "markersize": 8.5}
             marks.append((end, COLOURS[contrast.kind], shape))
             arrows.append((start, end, contrast.kind))
-    place = _places([value for value, _, _ in marks])
+    # Categories stand as the contrasts do: a positive between base and row, a negative beyond the row.
+    ends = {kind: end for _, end, kind in arrows}
+    base, row = marks[0][0], marks[1][0]
+    place = _places([base, ends.get("positive", base), row, ends.get("negative", row)])
     ax.plot([0, 1], [y, y], color="#DDDDDD", linewidth=6, solid_capstyle="round", zorder=0)
     for start, end, kind in arrows:
         offset = 0.07 if kind == "positive" else -0.07

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,13 @@ def test_tree_path_needs_a_single_tree() -> None:
 
     with pytest.raises(OptionError, match="single tree"):
         plots.tree_path(Explainer(), None)
+
+
+def test_a_positive_stands_between_base_and_row() -> None:
+    from tests.hand_made import contrast
+
+    plain = explanation()
+    nearer = contrast("positive", plain.base, {"purpose": "used car"}, "bad")
+    ax = plots.plot_explanation(dataclasses.replace(plain, positive=nearer, negative=None))
+    places = {text.get_text(): text.xy[0] for text in ax.texts}
+    assert places["radio/tv"] < places["used car"] < places["new car"]
