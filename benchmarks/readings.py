@@ -35,7 +35,7 @@ def main() -> None:
 
 def measure(task: Task) -> list[dict[str, Any]]:
     """One line per contrast that was found."""
-    explanations = task.refined[1]
+    explanations = task.explained(True, len(task.rows))[1]
     lines = []
     for kind in KINDS:
         for explanation in explanations:

@@ -7,7 +7,7 @@ leaves them, as the paper's text does. Scores are per row and kind; the paper's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ __all__ = [
     "correct_classification",
     "correct_feature_importance",
     "correct_feature_ranking",
-    "path_lengths",
+    "ideal_features",
     "ranked_features",
 ]
 
@@ -33,6 +33,7 @@ Ranking = Literal["sensitivity", "literal"]
 KINDS = ("positive", "negative")
 DIGITS = 12  # sums over trees differ in the digits beyond
 ROUNDING = 1e-9  # of a distance in working coordinates
+AT_ONCE = 200  # contrasts whose ablations are one table
 
 
 def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Explanations:
@@ -161,7 +162,7 @@ def correct_feature_ranking(
     ranking : {"sensitivity", "literal"}
         Equal importances are told apart by sensitivity, or stay equal.
     k : int or DataFrame of shape (n, 2), optional
-        The paper's k; `path_lengths` gives it for trees and forests. All features by default.
+        The paper's k, which is ``ideal_features(…).map(len)`` for trees and forests. All features by default.
 
     Returns
     -------
@@ -172,9 +173,10 @@ def correct_feature_ranking(
 
     sizes = k if isinstance(k, pd.DataFrame) else pd.DataFrame(k, index=range(len(explanations)), columns=KINDS)
     size_of = dict(zip(explanations, sizes.to_dict("records"), strict=True))
+    drop_of = _ablations(explainer, explanations)
 
     def score(explanation: Explanation, contrast: Contrast) -> float:
-        drop = _ablation(explainer, explanation, contrast)
+        drop = drop_of[contrast]
         size = drop.size if k is None else size_of[explanation][contrast.kind]
         if np.ptp(drop) == 0.0 or not size > 1:
             return np.nan
@@ -195,6 +197,7 @@ def correct_feature_importance(
     X_train: Any,
     ranking: Ranking = "sensitivity",
     standard: Explanations | None = None,
+    ideals: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """CFIP: how many of the features that an ideal contrast rests on are among the explanation's first k.
 
@@ -217,6 +220,8 @@ def correct_feature_importance(
     standard : Explanations, optional
         Contrasts of the same rows that replace a training row as the ideal; `explanations` by default. Methods that are
         compared need one standard.
+    ideals : DataFrame of shape (n, 2), optional
+        What `ideal_features` gives for the standard, where it is known.
 
     Returns
     -------
@@ -235,7 +240,9 @@ def correct_feature_importance(
         raise DataError(
             f"the standard explains {len(standard)} rows, not the {len(explanations)} that are judged: explain the same"
         )
-    asked_of = dict(zip(explanations, _asked_of_ideals(model, explainer, standard, X_train), strict=True))
+    if ideals is None:
+        ideals = ideal_features(model, explainer, standard, X_train)
+    asked_of = dict(zip(explanations, ideals.to_dict("records"), strict=True))
 
     def score(explanation: Explanation, contrast: Contrast) -> float:
         asked = asked_of[explanation][contrast.kind]
@@ -245,8 +252,8 @@ def correct_feature_importance(
     return _scores(explanations, score)
 
 
-def path_lengths(model: Any, explainer: Explainer, standard: Explanations, X_train: Any) -> pd.DataFrame:
-    """The paper's k: how many distinct features stand on the path of an ideal contrast, as CFIP reads it.
+def ideal_features(model: Any, explainer: Explainer, standard: Explanations, X_train: Any) -> pd.DataFrame:
+    """The features asked on the path of each ideal contrast, as CFIP reads them; their number is the paper's k.
 
     Parameters
     ----------
@@ -260,21 +267,14 @@ def path_lengths(model: Any, explainer: Explainer, standard: Explanations, X_tra
 
     Returns
     -------
-    DataFrame of float64, shape (n, 2), columns "positive" and "negative"
-        In a forest the mean over its trees, rounded; NaN where no ideal exists.
+    DataFrame of shape (n, 2), columns "positive" and "negative"
+        Arrays of positions; none where there is no ideal.
 
     Raises
     ------
     UnsupportedModelError
         If the model has no trees of scikit-learn.
     """
-    asked = _asked_of_ideals(model, explainer, standard, X_train)
-    sizes = pd.DataFrame([{kind: own[kind].size for kind in KINDS} for own in asked], dtype=np.float64)
-    return sizes.set_axis([one.index for one in standard]).where(lambda size: size > 0)
-
-
-def _asked_of_ideals(model: Any, explainer: Explainer, standard: Explanations, X_train: Any) -> Iterator[dict[str, I8]]:
-    """For each row and kind, the features asked on the path of the ideal contrast; none where there is no ideal."""
     trees = [getattr(tree, "tree_", None) for tree in getattr(model, "estimators_", [model])]
     if any(tree is None for tree in trees):
         raise UnsupportedModelError(
@@ -284,16 +284,18 @@ def _asked_of_ideals(model: Any, explainer: Explainer, standard: Explanations, X
     table = features.check(X_train)
     classes = explainer.classes[_answers(explainer, table).argmax(axis=1)]
     points = _points(explainer, features.numbers(table))
-    for explanation in standard:
-        asked = {}
+    asked = [dict.fromkeys(KINDS, np.empty(0, np.int64)) for _ in standard]
+    places, ideals = [], []
+    for own, explanation in zip(asked, standard, strict=True):
         for kind in KINDS:
             ideal = _ideal(explainer, explanation, kind, getattr(explanation, kind), table, points, classes)
-            asked[kind] = (
-                np.empty(0, np.int64)
-                if ideal is None
-                else _path_features(trees, np.asarray(features.model_table(ideal), dtype=np.float32))
-            )
-        yield asked
+            if ideal is not None:
+                places.append((own, kind))
+                ideals.append(np.asarray(features.model_table(ideal), dtype=np.float32))
+    if ideals:
+        for (own, kind), path in zip(places, _path_features(trees, np.concatenate(ideals)), strict=True):
+            own[kind] = path
+    return pd.DataFrame(asked, index=[one.index for one in standard], columns=pd.Index(KINDS))
 
 
 def ranked_features(contrast: Contrast, ranking: Ranking = "sensitivity") -> I8:
@@ -315,21 +317,29 @@ def _keys(contrast: Contrast, ranking: Ranking) -> list[F8]:
     return [np.asarray(key, dtype=np.float64).round(DIGITS) for key in keys]
 
 
-def _ablation(explainer: Explainer, explanation: Explanation, contrast: Contrast) -> F8:
-    """Per feature, how far the probability of the contrast's class falls without it, (d,)."""
+def _ablations(explainer: Explainer, explanations: Explanations) -> dict[Contrast, F8]:
+    """For each contrast, per feature, how far the probability of its class falls without it, (d,)."""
     features = explainer.features
-    without = explanation.base if contrast.kind == "positive" else explanation.original
-    table = _table(features, [contrast.values, without])
-    own, other = features.numbers(table)
-    moved = np.flatnonzero((own != other) & ~(np.isnan(own) & np.isnan(other)))
-    ablated = np.repeat(own[None, :], moved.size + 1, axis=0)
-    ablated[np.arange(moved.size), moved] = other[moved]
-    rows = table.iloc[np.zeros(moved.size + 1, dtype=np.int64)]
-    label = np.flatnonzero(explainer.classes == contrast.prediction)[0]
-    answers = _answers(explainer, features.frame(ablated, rows))[:, label]
-    drop = np.zeros(own.size)
-    drop[moved] = np.round(answers[-1] - answers[:-1], DIGITS)
-    return drop
+    found = [contrast for explanation in explanations for contrast in explanation.contrasts if contrast.found]
+    drops: dict[Contrast, F8] = {}
+    for first in range(0, len(found), AT_ONCE):
+        some = found[first : first + AT_ONCE]
+        table = _table(features, [contrast.values for contrast in some])
+        own = features.numbers(table)
+        other = features.numbers(_table(features, [contrast.reference for contrast in some]))
+        moved = np.argwhere((own != other) & ~(np.isnan(own) & np.isnan(other)))
+        owners = np.concatenate([moved[:, 0], np.arange(len(some))])  # last the contrasts as they are
+        ablated = own[owners]
+        ablated[np.arange(len(moved)), moved[:, 1]] = other[moved[:, 0], moved[:, 1]]
+        labels = np.array([np.flatnonzero(explainer.classes == contrast.prediction)[0] for contrast in some])
+        rows = table.iloc[owners]
+        answers = _answers(explainer, features.frame(ablated, rows, own[owners]))[
+            np.arange(owners.size), labels[owners]
+        ]
+        drop = np.zeros(own.shape)
+        drop[moved[:, 0], moved[:, 1]] = np.round(answers[len(moved) :][moved[:, 0]] - answers[: len(moved)], DIGITS)
+        drops |= dict(zip(some, drop, strict=True))
+    return drops
 
 
 def _ideal(
@@ -360,14 +370,17 @@ def _ideal(
     return table.iloc[[nearest]] if np.isfinite(distances[nearest]) else None
 
 
-def _path_features(trees: list[Any], row: NDArray[np.float32]) -> I8:
-    """The k features that the most trees ask of a row, where k is the mean number that a tree asks."""
-    asked = np.zeros((len(trees), row.shape[1]), dtype=bool)
-    for at, tree in enumerate(trees):
-        features = tree.feature[tree.decision_path(row).indices]
-        asked[at, features[features >= 0]] = True
-    n_asked = round(float(asked.sum(axis=1).mean()))
-    return np.argsort(-asked.sum(axis=0), kind="stable")[:n_asked].astype(np.int64)
+def _path_features(trees: list[Any], rows: NDArray[np.float32]) -> list[I8]:
+    """The k features that the most trees ask of each row, where k is the mean number that a tree asks."""
+    counts = np.zeros(rows.shape, np.int64)
+    for tree in trees:
+        asked = np.zeros(rows.shape, bool)
+        at, node = tree.decision_path(rows).nonzero()
+        inner = tree.feature[node] >= 0
+        asked[at[inner], tree.feature[node[inner]]] = True
+        counts += asked
+    order = np.argsort(-counts, axis=1, kind="stable").astype(np.int64)
+    return [own[: round(total / len(trees))] for own, total in zip(order, counts.sum(axis=1).tolist(), strict=True)]
 
 
 def _answers(explainer: Explainer, table: pd.DataFrame) -> F8:

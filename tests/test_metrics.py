@@ -99,17 +99,19 @@ def test_ranking_of_the_first_k(explainer, explanations, importance, sensitivity
 
 
 def test_path_lengths_are_those_of_the_ideals(model, explainer, explanations) -> None:
-    lengths = metrics.path_lengths(model, explainer, explanations, X)
+    lengths = metrics.ideal_features(model, explainer, explanations, X).map(len)
     assert lengths.index.tolist() == [one.index for one in explanations]
     assert lengths["positive"].tolist() == [1, 1]  # one feature on any path of the tree
-    assert lengths["negative"].tolist() == pytest.approx([1, np.nan], nan_ok=True)  # row 1 has no ideal negative
+    assert lengths["negative"].tolist() == [1, 0]  # row 1 has no ideal negative
     deep = DecisionTreeClassifier(random_state=0).fit(X, 2 * (X[:, 0] > 3.5) + (X[:, 1] > 1.5))
-    longer = metrics.path_lengths(deep, explainer, explanations, X)
+    longer = metrics.ideal_features(deep, explainer, explanations, X).map(len)
     assert longer["positive"].tolist() == [2, 1]  # left of its root the second column is asked, too
 
 
 def test_importance_of_a_tree(model, explainer, explanations) -> None:
     scores = metrics.correct_feature_importance(model, explainer, explanations, X)
+    known = metrics.ideal_features(model, explainer, explanations, X)
+    assert scores.equals(metrics.correct_feature_importance(model, explainer, explanations, X, ideals=known))
     # one feature on the path, and it is ranked first: 1 of 1
     assert scores["positive"].tolist() == [100.0, 100.0]
     assert scores["negative"].tolist() == pytest.approx([100.0, np.nan], nan_ok=True)
@@ -148,10 +150,10 @@ def test_forests_ask_for_as_many_features_as_a_mean_path() -> None:
         DecisionTreeClassifier(random_state=0).fit(table, labels)
         for labels in ([0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 1, 1])
     ]
-    asked = metrics._path_features([tree.tree_ for tree in trees], table[[3]].astype(np.float32))
+    asked = metrics._path_features([tree.tree_ for tree in trees], table[[3]].astype(np.float32))[0]
     assert asked.tolist() == [0]  # one feature a path, and column 0 is asked twice, column 1 once
     deep = DecisionTreeClassifier(random_state=0).fit(table, [0, 1, 2, 3])
-    assert sorted(metrics._path_features([deep.tree_], table[[3]].astype(np.float32)).tolist()) == [1, 2]
+    assert sorted(metrics._path_features([deep.tree_], table[[3]].astype(np.float32))[0].tolist()) == [1, 2]
 
 
 def test_attributions_become_contrasts(model, explainer) -> None:
