@@ -75,7 +75,15 @@ DATASETS = {
     "FICO": Dataset(datasets.load_heloc, special_values={"*": [-9, -8, -7]}),
     "Sky Survey": Dataset(datasets.load_sdss),
     "Vertebral Column": Dataset(datasets.load_vertebral),
-    "Olfaction": Dataset(datasets.load_olfaction, zero_base=True, lime_samples=1000, n_sampled=10, n_validated=1),
+    "Olfaction": Dataset(
+        datasets.load_olfaction,
+        zero_base=True,
+        lime_samples=1000,
+        most_rows=10,
+        most_splits=3,
+        n_sampled=10,
+        n_validated=1,
+    ),
 }
 WINE = Dataset(datasets.load_wine)
 
