@@ -302,14 +302,14 @@ def summary(scores: pd.DataFrame) -> pd.DataFrame:
     The test is paired by split, and takes macem's scores of the rows that the method explained.
     """
     cell = ["dataset", "model", "metric", "kind", "method"]
-    splits = scores.groupby([*cell, "split"], sort=False)["score"].mean()
+    splits = scores.groupby([*cell, "split"])["score"].mean()
     counts = scores.groupby(cell)["score"].count()
     place = ["dataset", "model", "split", "row"]
     ours = scores[scores["method"] == "macem"].drop(columns="method")
     sampled = scores.loc[~scores["method"].str.startswith("macem"), [*place, "method"]].drop_duplicates()
     rivals = sampled.merge(ours, on=place).groupby([*cell, "split"])["score"].mean()
     lines = []
-    for key, own in splits.groupby(cell, sort=False):
+    for key, own in splits.groupby(cell):
         rival = splits[(*key[:4], "macem")] if key[4].startswith("macem") else rivals.get(key, own.iloc[:0])
         pairs = pd.concat([own.droplevel(cell), rival], axis=1).dropna()
         gap = pairs.iloc[:, 0] - pairs.iloc[:, 1]
@@ -333,14 +333,15 @@ def page_lines(results: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
         f"by `macem` and {minutes['macem-search']:.0f} by `macem-search`, the choice of parameters aside.",
         "",
     ]
-    means = results.set_index(["dataset", "model", "kind", "metric", "method"])["mean"]
+    table = results.set_index(["dataset", "model", "kind", "metric", "method"])
+    means, p_values = table["mean"], table["p_value"]
     shown = [method for method in METHODS if method in set(results["method"])]
     for metric in METRICS:
         lines += [
             f"### {metric}",
             "",
-            "| data | model | kind | paper | " + " | ".join(shown) + " | paper's LIME |",
-            "|---|---|---|--:|" + "--:|" * (len(shown) + 1),
+            "| data | model | kind | paper | " + " | ".join(shown) + " | paper's LIME | p, lime |",
+            "|---|---|---|--:|" + "--:|" * (len(shown) + 2),
         ]
         for dataset, figures in PAPER[metric].items():
             for at, (model, kind) in enumerate(product(MODELS, KINDS)):
@@ -348,6 +349,8 @@ def page_lines(results: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
                     continue
                 ours = [means.get((dataset, model, kind, metric, method), np.nan) for method in shown]
                 cells = [_figure(metric, value) for value in (figures[2 * at], *ours, figures[2 * at + 1])]
+                p_value = p_values.get((dataset, model, kind, metric, "lime"), np.nan)
+                cells.append("" if np.isnan(p_value) else f"{p_value:.1g}")
                 lines.append(f"| {dataset} | {model} | {kind} | {' | '.join(cells)} |")
         lines.append("")
     return lines + missed_lines(means) + found_lines(means) + chosen_lines(means)
