@@ -290,7 +290,7 @@ class Explainer:
                 rows = [table.iloc[[row]] for row in range(len(table))]
                 return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
             original = _rows_of(table)[0]
-            base = self._base_rows(table, self.features.numbers(table), _cells(table))[0]
+            base = _rows_of(table, self._bases(table, self.features.numbers(table), _cells(table)))[0]
             return [Explanation(table.index[0], original, None, None, base, error=str(error))]
 
     def _explain_rows(
@@ -419,7 +419,7 @@ class Explainer:
             failed = found[~verdict.holds[found]]
         work.best.row["cost"][failed] = np.inf
         work.best.row["proved"][failed] = False
-        return shown, verdict
+        return shown.iloc[np.flatnonzero(verdict.holds[found])], verdict
 
     def _judge(self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8) -> tuple[pd.DataFrame, _Verdict]:
         """One call of the model with the rows and all examples found for them."""
@@ -452,13 +452,13 @@ class Explainer:
                 "Make a new Explainer."
             )
 
-    def _base_rows(self, table: pd.DataFrame, numbers: F8, cells: NDArray[Any]) -> list[pd.Series[Any]]:
-        """Base values of rows: a missing cell or a special code stays as it is."""
+    def _bases(self, table: pd.DataFrame, numbers: F8, cells: NDArray[Any]) -> NDArray[Any]:
+        """Base values of rows, as cells: a missing one or a special code stays as it is."""
         standing = np.isnan(numbers) | self.features.special(numbers)
         if not self._has_own_dtypes(table):
-            return _rows_of(self.features.frame(np.where(standing, numbers, self.features.base), table, numbers))
+            return _cells(self.features.frame(np.where(standing, numbers, self.features.base), table, numbers))
         standing |= numbers == self.features.base
-        return _rows_of(table, np.where(standing, cells, self._base_cells))
+        return np.where(standing, cells, self._base_cells)
 
     def _assemble(
         self,
@@ -474,9 +474,10 @@ class Explainer:
         """Results, from arrays to what a person reads."""
         names = pd.Index(self.features.names, dtype=object) if not len(table.columns) else table.columns
         cells = _cells(table)
-        originals, bases = _rows_of(table, cells), self._base_rows(table, numbers, cells)
+        base_cells, shown_cells = self._bases(table, numbers, cells), _cells(shown)
+        originals, bases, examples = _rows_of(table, cells), _rows_of(table, base_cells), _rows_of(shown, shown_cells)
         found = np.isfinite(work.best.row["cost"])
-        examples = dict(zip(np.flatnonzero(found), _rows_of(shown), strict=True)) if found.any() else {}
+        place = np.cumsum(found) - 1  # of each example among those that are shown
         sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
         moved = self._importance(work)
         distance = self._distance(work)
@@ -491,14 +492,14 @@ class Explainer:
                 if found[p]:
                     differs = work.best.numbers[p] != work.problems.cell["reference"][p]
                     differs &= ~np.isnan(work.best.numbers[p])
+                    before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], shown_cells[place[p]]
                     changes = {
-                        names[at]: (_plain(reference.iloc[at]), _plain(examples[p].iloc[at]))
-                        for at in np.flatnonzero(differs).tolist()
+                        names[at]: (_plain(before[at]), _plain(after[at])) for at in np.flatnonzero(differs).tolist()
                     }
                 contrasts[kind] = Contrast(
                     kind=kind,
                     status=status,
-                    values=examples.get(p),
+                    values=examples[place[p]] if found[p] else None,
                     changes=changes,
                     importance=pd.Series(moved[p], index=names),
                     sensitivity=pd.Series(sensitivity[p], index=names),
@@ -643,7 +644,8 @@ class _Asking:
         oracle = explainer._live if self.live else explainer.oracle
         asked = explainer.features.model_table(self.table_of(numbers[first], rows[first]))
         probabilities = oracle.predict_proba(asked)
-        if not explainer._follows_argmax:
+        surely = getattr(explainer._live, "by_probability", False)
+        if not surely and (self.live or not explainer._follows_argmax):
             # the model's own verdict counts, so its class is lifted to the top
             labels = _predict(explainer._live, asked)
             probabilities = probabilities.copy()

@@ -284,6 +284,7 @@ class Features:
             With names, index and dtypes of `like`; a wider dtype only where a value does not fit.
         """
         own = self.numbers(like) if own is None else own
+        numbers = numbers + 0.0  # no negative zeros
         changed = (numbers != own) & ~(np.isnan(numbers) & np.isnan(own))
         moved = np.flatnonzero(changed.any(axis=0))
         if _is_one_float_block(like) and all(self.levels[at] is None for at in moved):

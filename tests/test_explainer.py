@@ -373,6 +373,41 @@ def test_a_wrong_copy_of_a_composite_is_not_used() -> None:
     assert explainer.describe().startswith("lockstep: the model is asked in batches, because it is a black box")
 
 
+class Moody:
+    """Its predict contradicts its probabilities where no background row lies."""
+
+    classes_ = np.array([0, 1])
+
+    def predict_proba(self, X: Any) -> Any:
+        return rising(X)
+
+    def predict(self, X: Any) -> Any:
+        answer = rising(X).argmax(axis=1)
+        return np.where(np.isin(X[:, 0], GAP), 1 - answer, answer)
+
+
+GAP = [4.0, 5.0, 6.0, 7.0]
+
+
+def test_examples_that_fail_the_models_predict_are_dropped() -> None:
+    X = np.array([[x, y] for x in range(11) if x not in GAP for y in range(3)], dtype=float)
+    explainer = Explainer(Moody(), X, options=SearchOptions(refine=False), base={0: 4.0})
+    base_fails, missing = explainer.explain(np.array([[2.0, 2.0], [np.nan, 2.0]]), kinds="positive")
+    assert base_fails.positive.status == Status.NOT_FOUND
+    assert np.isnan(missing.positive.values[0])
+    assert missing.positive.changes == {}
+
+
+def test_examples_that_fail_the_models_predict_are_searched_again_by_it() -> None:
+    X = np.array([[x, y] for x in range(11) if x not in GAP for y in range(3)], dtype=float)
+    explanations = Explainer(Moody(), X, base={0: 0.0}).explain(X)
+    for explanation in explanations:
+        assert explanation.positive.found
+        (shown,) = Moody().predict(explanation.positive.values.to_numpy(float)[None])
+        assert shown == explanation.prediction
+        assert not any(np.signbit(value) for value in explanation.positive.values)
+
+
 def test_no_rows(explainer: Explainer, rows: pd.DataFrame) -> None:
     explanations = explainer.explain(rows.iloc[:0])
     assert len(explanations) == 0
