@@ -81,7 +81,8 @@ def records(kind: np.dtype[Any], shape: int | tuple[int, ...], /, **fields: Any)
 # feature 13 | left child 17), wide nodes two (key 64; flags | feature | left child).
 
 MISSING = np.uint64(0xFFFFFFFFFFFFFFFF)  # key of a missing value
-NO_CODE = np.uint64(0xFFFFFFFFFFFFFFFE)  # key of a category that is in no set
+BEYOND = np.uint64(0xFFFFFFFFFFFFFFFE)  # above every split, and no key
+NO_CODE = np.uint64(0xFFFFFFFE)  # key of a category that is in no set; not above a leaf's split, which keeps its rows
 
 NARROW_FEATURES = 1 << 13
 NARROW_NODES = 1 << 17
@@ -975,7 +976,7 @@ def box_of(table: TreeEnsemble, keys: U8, n_rows: int, smallest: U8, largest: U8
             high = max(high, keys[feature, np.uint64(row)])
         if low != high and (high == MISSING or table.n_codes[number] > 0 or table.special >= ZERO_MISSING):
             low = np.uint64(0)
-            high = NO_CODE
+            high = BEYOND
         smallest[feature] = low
         largest[feature] = high
 
@@ -1064,7 +1065,7 @@ def raw_scores_nearby(table: TreeEnsemble, n_rows: int, nearby: Nearby) -> None:
     """Sum the trees as `raw_scores` does, to the bit, for up to 64 rows whose keys, in columns, lie close together."""
     box_of(table, nearby.columns, n_rows, nearby.smallest, nearby.largest)
     for feature in range(nearby.smallest.size):
-        nearby.columns[feature, BLOCK] = np.uint64(nearby.largest[feature] >= NO_CODE)
+        nearby.columns[feature, BLOCK] = np.uint64(nearby.largest[feature] >= BEYOND)
     for output in range(table.start.size):
         for row in range(n_rows):
             nearby.raw[output, row] = table.start[output]
@@ -1111,7 +1112,7 @@ def walk_apart(
             high = largest[feature]
             if low == high:
                 at = child + goes_right(table, split, flags, low)
-            elif high <= split:  # never where an order says nothing: the box is then up to NO_CODE
+            elif high <= split:  # never where an order says nothing: the box is then up to BEYOND
                 at = child
             elif low > split:
                 at = child + np.uint64(1)

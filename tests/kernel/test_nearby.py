@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from macem.trees import Link, Member, Tree, pack
 
 N_FEATURES = 4
-CATEGORY = 3  # the feature that is asked for categories
+CATEGORY = 0  # the feature that is asked for categories; leaves, too, name feature 0
 CODES = 70  # more than a word of a set holds
 
 
@@ -20,7 +20,7 @@ def grown(random: np.random.Generator, depth: int, *, categories: bool, zeros: b
     """A full tree of random questions."""
     n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
     inner = np.arange(n_nodes) < n_inner
-    feature = np.where(inner, random.integers(0, N_FEATURES if categories else CATEGORY, n_nodes), -1)
+    feature = np.where(inner, random.integers(0 if categories else 1, N_FEATURES, n_nodes), -1)
     sets = {int(node): np.flatnonzero(random.random(CODES) < 0.5) for node in np.flatnonzero(feature == CATEGORY)}
     children = 2 * np.arange(n_nodes)
     return Tree(
@@ -57,7 +57,7 @@ def test_rows_together_answer_as_each_alone(
     codes[:, CATEGORY] = random.integers(-1, CODES + 2, n) if radius else 5.0
     codes[:: 7 if radius else 1, 1] = 0.0
     if missing:
-        codes[:: 5 if radius else 1, 0] = np.nan
+        codes[:: 5 if radius else 1, 2] = np.nan
     keys = np.empty(codes.shape, np.uint64)
     plain_kernel.keys_from_codes(ensemble, codes, keys)
     nearby = plain_kernel.nearby_for(ensemble, n, N_FEATURES)
