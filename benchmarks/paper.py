@@ -2,10 +2,10 @@
 
 CCP, CFR and CFIP (`macem.metrics`) of CARTs of depth 5 and forests of 100 trees on the paper's five data sets, over
 splits into 75 % training and 25 % test rows, with the paper's budgets and base values; β, κ and c are chosen on
-training rows. MACEM explains all test rows, LIME and SHAP a fixed sample of them. Each part (data set, model, split,
-method) is kept in build/paper as it is done, and a run that was killed continues there; empty that folder after a
-change of the code. ``--quick`` is a smoke test that writes nothing: one split of Vertebral Column, or of wine where
-MACEM_DATA names no folder.
+training rows. MACEM explains all test rows; its search alone, LIME and SHAP a fixed sample of them. Each part (data
+set, model, split, method) is kept in build/paper as it is done, and a run that was killed continues there; empty that
+folder after a change of the code. ``--quick`` is a smoke test that writes nothing: one split of Vertebral Column, or of
+wine where MACEM_DATA names no folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -64,9 +64,8 @@ class Dataset(NamedTuple):
     special_values: dict[str, list[int]] | None = None
     zero_base: bool = False
     lime_samples: int = 5000  # the package's default
-    most_rows: int | None = None  # of a split, and splits, where a row takes long
-    most_splits: int | None = None
-    n_sampled: int = 40  # rows of a split that LIME and SHAP explain
+    n_searched: int = 500  # rows of a split that the search alone explains
+    n_sampled: int = 40  # that LIME and SHAP explain
     n_validated: int = 5  # training rows that the parameters are chosen on
 
 
@@ -79,10 +78,9 @@ DATASETS = {
         datasets.load_olfaction,
         zero_base=True,
         lime_samples=1000,
-        most_rows=10,
-        most_splits=3,
-        n_sampled=10,
-        n_validated=1,
+        n_searched=20,
+        n_sampled=5,
+        n_validated=2,
     ),
 }
 WINE = Dataset(datasets.load_wine)
@@ -125,9 +123,9 @@ class Task:
             X = X.dropna(axis=1, how="all").fillna(0.0)
         X = X.astype(float)
         self.X_train, X_test, self.y_train, _ = train_test_split(X, y, random_state=split)
-        n_rows = min(one for one in (n_rows, dataset.most_rows, len(X_test)) if one is not None)
-        self.rows = X_test.sample(n_rows, random_state=split)
+        self.rows = X_test.sample(min(n_rows or len(X_test), len(X_test)), random_state=split)
         self.dataset, self.split = dataset, split
+        self.parameters: dict[bool, dict[str, float]] = {}
         self.model = MODELS[model](split).fit(self.X_train, self.y_train)
         numeric = [name for name in X if name not in self.categorical]
         low, high = X.min(), X.max()
@@ -140,20 +138,24 @@ class Task:
             "base": dict.fromkeys(numeric, 0.0) if dataset.zero_base else None,
         }
 
-    def explainer(self, refine: bool, **parameters: Any) -> macem.Explainer:
-        options = macem.SearchOptions(n_steps=100, n_directions=50, refine=refine, **parameters)
-        return macem.Explainer(self.model, self.X_train, options=options, **self.given)
+    @cached_property
+    def plain(self) -> macem.Explainer:
+        return macem.Explainer(self.model, self.X_train, **self.given)
 
-    @cache  # noqa: B019  (a task lives as long as its results)
+    def explainer(self, refine: bool, **parameters: Any) -> macem.Explainer:
+        return self.plain.with_options(macem.SearchOptions(n_steps=100, n_directions=50, refine=refine, **parameters))
+
     def chosen(self, refine: bool) -> dict[str, float]:
         """β, κ and c by which contrasts of some training rows are found most often, and then are nearest."""
-        rows = self.X_train.sample(self.dataset.n_validated, random_state=self.split)
-        scores = []
-        for setting in GRIDS[refine]:
-            contrasts = [one for each in self.explainer(refine, **setting).explain(rows) for one in each.contrasts]
-            found = [one for one in contrasts if one.found]
-            scores.append((-len(found), np.mean([self.length(one) for one in found]) if found else np.inf))
-        return GRIDS[refine][scores.index(min(scores))]
+        if refine not in self.parameters:
+            rows = self.X_train.sample(self.dataset.n_validated, random_state=self.split)
+            scores = []
+            for setting in GRIDS[refine]:
+                contrasts = [one for each in self.explainer(refine, **setting).explain(rows) for one in each.contrasts]
+                lengths = [self.length(one) for one in contrasts if one.found]
+                scores.append((-len(lengths), np.mean(lengths) if lengths else np.inf))
+            self.parameters[refine] = GRIDS[refine][scores.index(min(scores))]
+        return self.parameters[refine]
 
     def length(self, contrast: macem.results.Contrast) -> float:
         """L1 distance of a contrast from its reference, in working coordinates."""
@@ -163,25 +165,23 @@ class Task:
         return float(np.abs(one - other).sum())
 
     @cached_property
-    def plain(self) -> macem.Explainer:
-        return self.explainer(refine=True)
+    def refined(self) -> Explanations:
+        """MACEM's contrasts of all rows: the nearest known, and the standard of CFIP."""
+        return self.explainer(True, **self.chosen(True)).explain(self.rows, seed=self.split)
 
-    @cache  # noqa: B019
-    def explained(self, refine: bool, n_rows: int) -> tuple[macem.Explainer, Explanations]:
-        """MACEM's contrasts of the first rows; those refined are the nearest known, and the standard of CFIP."""
-        explainer = self.explainer(refine, **self.chosen(refine))
-        return explainer, explainer.explain(self.rows.iloc[:n_rows], seed=self.split)
-
-    @cache  # noqa: B019
-    def ideals(self, n_rows: int) -> pd.DataFrame:
+    @cached_property
+    def ideals(self) -> pd.DataFrame:
         """Features of CFIP's ideals, whose number is the paper's k."""
-        return metrics.ideal_features(self.model, *self.explained(True, n_rows), self.X_train)
+        return metrics.ideal_features(self.model, self.plain, self.refined, self.X_train)
 
-    def explain(self, method: str, n_rows: int) -> Explanations:
+    def explain(self, method: str) -> Explanations:
         """Contrasts of the first rows, or their proxies, by one of `EXPLAINED`."""
-        if "macem" in method:
-            return self.explained(method == "macem", n_rows)[1]
-        rows = self.rows.iloc[:n_rows]
+        if method == "macem":
+            return self.refined
+        if method == "macem-search":
+            rows = self.rows.iloc[: self.dataset.n_searched]
+            return self.explainer(False, **self.chosen(False)).explain(rows, seed=self.split)
+        rows = self.rows.iloc[: self.dataset.n_sampled]
         attributions = self.lime(rows) if method == "lime" else self.shap(rows)
         return metrics.attribution_contrasts(self.plain, rows, attributions)
 
@@ -221,13 +221,13 @@ class Task:
 
     def scores(self, method: str) -> pd.DataFrame:
         """One line per row, kind, metric, and method or its literal twin."""
-        ours = "macem" in method
-        n_rows = len(self.rows) if ours else min(self.dataset.n_sampled, len(self.rows))
-        parameters = self.chosen(method == "macem") if ours else {}
+        all_began = time.perf_counter()
+        parameters = self.chosen(method == "macem") if "macem" in method else {}
         began = time.perf_counter()
-        explanations = self.explain(method, n_rows)
+        explanations = self.explain(method)
         seconds = time.perf_counter() - began
-        standard = self.explained(True, n_rows)[1]
+        n_rows = len(explanations)
+        standard, ideals = self.refined[:n_rows], self.ideals.iloc[:n_rows]
         both = pd.Index(KINDS)
         answered = [[getattr(one, kind).found * 100.0 for kind in KINDS] for one in explanations]
         shared = {
@@ -239,15 +239,22 @@ class Task:
         rankings = {method: "sensitivity", f"{method}-literal": "literal"} if "macem" in method else {method: "literal"}
         for name, ranking in rankings.items():
             ranked = {
-                "CFR": metrics.correct_feature_ranking(self.plain, explanations, ranking, self.ideals(n_rows).map(len)),
+                "CFR": metrics.correct_feature_ranking(self.plain, explanations, ranking, ideals.map(len)),
                 "CFIP": metrics.correct_feature_importance(
-                    self.model, self.plain, explanations, self.X_train, ranking, standard, self.ideals(n_rows)
+                    self.model, self.plain, explanations, self.X_train, ranking, standard, ideals
                 ),
             }
             for metric, scores in (shared | ranked).items():
                 long = scores.reset_index(drop=True).melt(ignore_index=False, var_name="kind", value_name="score")
                 lines.append(long.rename_axis("row").reset_index().assign(metric=metric, method=name))
-        return pd.concat(lines)
+        total = {
+            "row": 0,
+            "kind": "both",
+            "score": time.perf_counter() - all_began,
+            "metric": "total",
+            "method": method,
+        }
+        return pd.concat([*lines, pd.DataFrame([total])])
 
 
 EXPLAINED = [method for method in METHODS if "literal" not in method and ("macem" in method or find_spec(method))]
@@ -264,11 +271,7 @@ def measured(
     """Scores of all parts, from the folder where they are there."""
     folder.mkdir(parents=True, exist_ok=True)
     # split by split, so that a run that is cut short has something of everything
-    tasks = [
-        (split, dataset, model)
-        for split, dataset, model in product(range(n_splits), data, MODELS)
-        if split < (data[dataset].most_splits or n_splits)
-    ]
+    tasks = list(product(range(n_splits), data, MODELS))
     run = joblib.Parallel(n_jobs, return_as="generator_unordered")(
         joblib.delayed(finish)(folder, dataset, data[dataset], model, split, n_rows) for split, dataset, model in tasks
     )
@@ -306,19 +309,18 @@ def summary(scores: pd.DataFrame) -> pd.DataFrame:
     counts = scores.groupby(cell)["score"].count()
     place = ["dataset", "model", "split", "row"]
     ours = scores[scores["method"] == "macem"].drop(columns="method")
-    sampled = scores.loc[~scores["method"].str.startswith("macem"), [*place, "method"]].drop_duplicates()
+    sampled = scores[[*place, "method"]].drop_duplicates()
     rivals = sampled.merge(ours, on=place).groupby([*cell, "split"])["score"].mean()
     lines = []
     for key, own in splits.groupby(cell):
-        rival = splits[(*key[:4], "macem")] if key[4].startswith("macem") else rivals.get(key, own.iloc[:0])
-        pairs = pd.concat([own.droplevel(cell), rival], axis=1).dropna()
+        pairs = pd.concat([own.droplevel(cell), rivals.get(key, own.iloc[:0])], axis=1).dropna()
         gap = pairs.iloc[:, 0] - pairs.iloc[:, 1]
         p_value = ttest_rel(*pairs.to_numpy().T).pvalue if len(gap) > 1 and np.ptp(gap) > 0 else np.nan
         lines.append((*key, own.mean(), own.std(), counts[key], p_value))
     table = pd.DataFrame(lines, columns=[*cell, "mean", "std", "n", "p_value"])
     order = {
         name: at
-        for names in (DATASETS, MODELS, (*METRICS, "found", "seconds", *PARAMETERS), KINDS, METHODS)
+        for names in (DATASETS, MODELS, (*METRICS, "found", "seconds", "total", *PARAMETERS), (*KINDS, "both"), METHODS)
         for at, name in enumerate(names)
     }
     return table.sort_values(cell, key=lambda column: column.map(order), kind="stable").reset_index(drop=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,9 +100,7 @@ class Explainer:
         options: SearchOptions | None = None,
         adapter: Any = None,
     ) -> None:
-        self.options = SearchOptions() if options is None else options
-        if not isinstance(self.options, SearchOptions):
-            raise OptionError(f"options={options!r} is not a SearchOptions; pass macem.SearchOptions(…).")
+        self.options = _checked_options(SearchOptions() if options is None else options, density)
         self.features = Features.fit(
             X_train,
             categorical=categorical,
@@ -119,7 +118,7 @@ class Explainer:
                 f"encoding={encoding!r} has no plan after fit; see docs/encodings.md for what a plan holds."
             )
         self._plan: Plan = self.encoding.plan
-        self._density = _fitted_density(density, self.options, self.features, X_train)
+        self._density = _fitted_density(density, self.features, X_train)
         background = self.features.check(_sample(X_train, COMPARED_ROWS))
         asked = self.features.model_table(background)
         probabilities = self._live.predict_proba(asked)
@@ -192,6 +191,19 @@ class Explainer:
         for part in _in_order(self, parts, (kinds, goal, seed, limits), n_jobs, progress, len(table)):
             done.extend(part)
         return Explanations(done, self._provenance(seed, kinds, target, done, time.monotonic() - began))
+
+    def with_options(self, options: SearchOptions) -> Explainer:
+        """The same explainer with other options; nothing is fitted or compared again.
+
+        Raises
+        ------
+        OptionError
+            If the options weigh a density that the explainer does not have.
+        """
+        options = _checked_options(options, self._density)
+        other = copy.copy(self)  # without the last schedule, which the options shape
+        other.options = options
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_last_schedule": None}
@@ -751,12 +763,8 @@ def _sample(X: Any, n_rows: int) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
 
 
-def _fitted_density(density: Any, options: SearchOptions, features: Features, X_train: Any) -> Any:
+def _fitted_density(density: Any, features: Features, X_train: Any) -> Any:
     if density is None:
-        if options.density_weight > 0.0:
-            raise OptionError(
-                f'density_weight={options.density_weight} needs a density; pass density="kde" or "copula".'
-            )
         return None
     table = features.check(X_train)
     chosen: Any = density_from(density)
@@ -788,6 +796,14 @@ def _in_order(
         for part in results:
             bar.update(len(part))
             yield part
+
+
+def _checked_options(options: Any, density: Any) -> SearchOptions:
+    if not isinstance(options, SearchOptions):
+        raise OptionError(f"options={options!r} is not a SearchOptions; pass macem.SearchOptions(…).")
+    if density is None and options.density_weight > 0.0:
+        raise OptionError(f'density_weight={options.density_weight} needs a density; pass density="kde" or "copula".')
+    return options
 
 
 def _checked_count(name: str, value: Any) -> int | None:

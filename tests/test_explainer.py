@@ -267,6 +267,18 @@ def test_budgets_end_the_search() -> None:
     assert explainer.explain([9.0, 4.0], time_limit=0.0)[0].negative.status is Status.OUT_OF_BUDGET
 
 
+def test_other_options_are_those_of_a_new_explainer(credit: tuple[Any, pd.DataFrame], explainer: Explainer) -> None:
+    model, X = credit
+    explainer.explain(X[:3])  # draws the schedule of its own options
+    options = SearchOptions(n_steps=7, n_directions=5, refine=False)
+    asked = model if explainer._axes is not None else model.predict_proba
+    found = explainer.with_options(options).explain(X[:3])
+    assert_same(found, Explainer(asked, X, options=options).explain(X[:3]))
+    assert explainer.options == QUICK
+    with pytest.raises(OptionError, match="needs a density"):
+        explainer.with_options(SearchOptions(density_weight=1.0))
+
+
 def test_frozen_range_and_direction_hold(credit: tuple[Any, pd.DataFrame]) -> None:
     model, X = credit
     explainer = Explainer(

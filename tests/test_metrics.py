@@ -128,12 +128,11 @@ def test_ties_of_importance_go_to_the_first_column(explanations) -> None:
 
 def test_the_ideal_is_the_nearest_contrast_known(explainer, explanations) -> None:
     table = explainer.features.check(X)
-    numbers = explainer.features.numbers(table)
-    arguments = (table, metrics._points(explainer, numbers), X[:, 0] > 3.5)
 
     def ideal(row: int, kind: str, own: Contrast | None) -> list[float] | None:
-        found = metrics._ideal(explainer, explanations[row], kind, own, *arguments)
-        return None if found is None else found.iloc[0].tolist()
+        standard = Explanations([replace(explanations[row], **{kind: own})])
+        found = metrics._ideals(explainer, standard, table).get((0, kind))
+        return None if found is None else found.tolist()
 
     assert ideal(0, "positive", None) == [2, 1, 1]  # among the training rows of class 0, the base itself
     assert ideal(0, "negative", None) is None  # none of class 1 is as far from base as (2, 2, 2) in the second column
@@ -191,7 +190,7 @@ def test_a_special_code_stands_at_base() -> None:
     proxies = metrics.attribution_contrasts(explainer, table.iloc[[4]], [[-1, -1]])
     assert proxies[0].positive.values["a"] == -9
     assert "a" not in proxies[0].positive.changes
-    assert metrics._points(explainer, np.array([[-9.0, 2.0]]))[0, 0] == 0.0
+    assert metrics._points(explainer, table.iloc[[4]])[0, 0] == 0.0
 
 
 @pytest.mark.parametrize("attributions", [[[1, 2, 3]], [[1, 2, np.nan], [0, 0, 0]]])
