@@ -211,12 +211,13 @@ class Explainer:
     def describe(self) -> str:
         """Say which path the model takes, and why."""
         note = getattr(self.oracle, "note", "")
+        reason = f"{note[0].upper()}{note[1:].rstrip('.')}." if note else ""
         if self._table is not None:
             n_trees = self._table.tree.size - 1
             words = f"compiled: the model is read as a table of {n_trees} trees ({self._table.values.shape[0]} nodes)"
         else:
             words = f"lockstep: the model is asked in batches, because {self._obstacle}"
-        return f"{words}. {note}".strip()
+        return f"{words}. {reason}".strip()
 
     def _read_table(self, asked: Any) -> tuple[TreeEnsemble | None, I8 | None, str]:
         """The table of the compiled path and the background's columns that it reads, or why there is none."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from macem.adapters.blackbox import BlackBoxAdapter
 from macem.adapters.check import check_table
-from macem.errors import AdapterError, MacemError, UnsupportedModelError
+from macem.errors import AdapterError, MacemError, UnsupportedModelError, sentence
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class InstalledAdapter:
             adapter.oracle  # noqa: B018  (a plugin without it is broken)
         except Exception as error:
             raise AdapterError(
-                f"{self} for models of {self.package!r} cannot be loaded: {type(error).__name__}: {error}. "
+                f"{self} for models of {self.package!r} cannot be loaded: {type(error).__name__}: {sentence(error)} "
                 f"Upgrade or remove {self.distribution}, or pass adapter= to choose another."
             ) from error
         return adapter  # type: ignore[no-any-return]
@@ -196,7 +196,7 @@ def oracle_for(model: Any, adapter: Adapter | None = None) -> Oracle:
         raise
     except Exception as error:
         raise AdapterError(
-            f"{who} failed to read {type(model).__qualname__}: {type(error).__name__}: {error}. {way_out}"
+            f"{who} failed to read {type(model).__qualname__}: {type(error).__name__}: {sentence(error)} {way_out}"
         ) from error
     missing = [name for name in ("predict_proba", "ensemble") if not hasattr(oracle, name)]
     if missing:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.adapters.transformers import Column, NotColumnwise, Sources, trace
+from macem.errors import sentence
 from macem.kernel import F8, I8
 from macem.oracle import TreeOracle
 from macem.trees import Member, Tree
@@ -62,7 +63,20 @@ class Probe:
             self.columns = trace(transformer, self.columns, self.sources)
         if len(self.columns) != model.n_features:
             raise NotColumnwise(f"the model sees {model.n_features} columns where {len(self.columns)} were expected")
+        self.read_by_model: set[int] = set()
+        for feature, known in getattr(model.read, "known_categories", {}).items():
+            self._read_by_model(feature, known)
         self.missing_value = self._missing_value(pipeline, model)
+
+    def _read_by_model(self, feature: int, known: Sequence[Any]) -> None:
+        """Let a column of the user's, whose categories the model itself reads, be one of categories."""
+        column = self.columns[feature]
+        if column.coded or not column.raw:
+            return
+        self.read_by_model.add(column.source)
+        self.sources.encoded.add(column.source)
+        self.sources.tell_apart(column.source, known)
+        self.columns[feature] = replace(column, ordered=False, coded=True)
 
     def name(self, source: int) -> Any:
         return source if self.names is None else self.names[source]
@@ -94,10 +108,20 @@ class Probe:
         if self.names is not None:
             import pandas as pd
 
+            for source in self.read_by_model:
+                arrays[source] = self._as_category(arrays[source], source)
             return pd.DataFrame(dict(zip(self.names, arrays, strict=True)), columns=list(self.names))
         kinds = {array.dtype.kind for array in arrays}
         common = types[0] if types[0].kind == "f" or "f" not in kinds else np.dtype(float)
         return np.stack([array.astype(object if "O" in kinds else common) for array in arrays], axis=1)
+
+    def _as_category(self, values: NDArray[Any], source: int) -> Any:
+        """Make a pandas category column, as the model was fitted on; values that it does not know are the last."""
+        import pandas as pd
+
+        known = self.sources.vocabulary.get(source, [])
+        others = [value for value in dict.fromkeys(values.tolist()) if not pd.isna(value) and value not in known]
+        return pd.Categorical(values, categories=[*known, *others])
 
     def _usual(self, source: int) -> Sequence[Any]:
         return self.sources.vocabulary.get(source) or [1.0]
@@ -115,13 +139,14 @@ class Probe:
         return np.array(values) if plain else _objects(values)
 
     def transform(self, table: Any) -> Any:
-        for transformer in self.transformers:
-            table = transformer.transform(table)
-        return table
+        with _asked_beyond_use():
+            for transformer in self.transformers:
+                table = transformer.transform(table)
+            return table
 
     def ask(self, table: Any) -> tuple[F8, F8]:
         """Codes that the model reads behind the transformers, and the numbers before it rounds them, (n, n_columns)."""
-        with _silence():
+        with _asked_beyond_use():
             table = self._dense(self.transform(table))
             codes = np.array(self.read(table), dtype=np.float64)
             if self.single:
@@ -180,14 +205,14 @@ class Probe:
         taken = np.ones(self.n_features, bool)
         try:
             return self.ask(self.table({source: cells[source] for source in sources}, 1, types))[0][0], taken
-        except Exception:  # whatever a transformer raises is a refusal
+        except NotColumnwise:
             codes = np.full(len(self.columns), np.nan)
         owner = np.array([column.source for column in self.columns])
         for source in sources:
             try:
                 answer = self.ask(self.table({source: cells[source]}, 1, types))[0][0]
                 codes[owner == source] = answer[owner == source]
-            except Exception:
+            except NotColumnwise:
                 taken[source] = False
         return codes, taken
 
@@ -206,11 +231,16 @@ def _another(values: Sequence[Any]) -> str:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Ask beyond what a user would: overflows and unknown categories are answers here, not accidents."""
+def _asked_beyond_use() -> Iterator[None]:
+    """Ask what no user would: overflows and unknown categories are answers here, and every exception is a refusal."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        yield
+        try:
+            yield
+        except NotColumnwise:
+            raise
+        except Exception as error:
+            raise NotColumnwise(f"the pipeline refuses values that it should take: {sentence(error)}") from error
 
 
 # Questions -----------------------------------------------------------------------------------------------------------
@@ -370,8 +400,8 @@ def _refuse_double_use(questions: Questions, probe: Probe, feeds: Mapping[int, l
                 raise NotColumnwise(f"column {name!r} reaches the model both as a number and encoded")
         elif by_categories.intersection(columns):
             raise NotColumnwise(
-                f"the model behind the transformers reads the categories of column {name!r} itself; encoded in the "
-                "pipeline (by OrdinalEncoder, say) they would fold"
+                f"the model behind the transformers takes the numbers of column {name!r} for codes of categories; "
+                "encoded in the pipeline (by OrdinalEncoder, say) or as a pandas category they would fold"
             )
 
 
@@ -468,9 +498,9 @@ class _Search:
                 ends = [np.array([line.low, line.high]) for line in self.lines.values()]
                 self.ask(np.repeat(sources, 2), np.concatenate(ends), None)
                 return
-            except Exception as error:  # whatever a transformer raises is a refusal
+            except NotColumnwise as error:
                 refusal = error
-        raise NotColumnwise(f"the transformers refuse large numbers: {refusal}")
+        raise refusal
 
     def ask(self, sources: I8, keys: I8, columns: I8 | None) -> tuple[F8, F8]:
         """Codes and numbers behind the transformers where a column has the number of a key, the others their usual one.

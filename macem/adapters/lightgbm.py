@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -56,7 +57,8 @@ class LightGBMAdapter:
             If it gives no class probabilities: a regressor, a ranker, an objective of the user's own.
         """
         booster = _booster(model)
-        head, *blocks = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")
+        text, _, parameters = booster.model_to_string().partition("\nend of trees")
+        head, *blocks = text.split("\nTree=")
         header, trees = _fields(head), [_fields(block) for block in blocks]
         objective, options = _objective(header, model)
         n_outputs = int(header["num_tree_per_iteration"])
@@ -93,6 +95,7 @@ class LightGBMAdapter:
             names=names,
             sets=tuple(sorted({int(tree.feature[node]) for tree in member.trees for node in tree.categories})),
             categories=booster.pandas_categorical,
+            declared=_declared(parameters),
             objects="float32" if model is booster else "float64",
         )
         return TreeOracle(
@@ -137,6 +140,8 @@ class LightGBMReader:
         Features that the model asks for category sets.
     categories : list of list, or None
         The categories of each pandas categorical column, in order; None: a column's own.
+    declared : tuple of int
+        Features that were declared categorical in training: the pandas categorical columns, unless theirs are ordered.
     objects : str
         The dtype that an array of objects is cast to.
     """
@@ -145,7 +150,14 @@ class LightGBMReader:
     names: tuple[str, ...] | None
     sets: tuple[int, ...]
     categories: list[list[Any]] | None
+    declared: tuple[int, ...]
     objects: str
+
+    @property
+    def known_categories(self) -> dict[int, list[Any]]:
+        """The categories of each pandas categorical column, by feature; empty where it is not known which they are."""
+        stored = self.categories or []
+        return dict(zip(self.declared, stored, strict=True)) if len(stored) == len(self.declared) else {}
 
     def __call__(self, X: Any) -> F8:
         """Read a table, shape (n, n_features).
@@ -263,6 +275,12 @@ def _names(booster: Any) -> tuple[str, ...] | None:
 
 def _fields(block: str) -> dict[str, str]:
     return {name: value for name, _, value in (line.partition("=") for line in block.split("\n"))}
+
+
+def _declared(parameters: str) -> tuple[int, ...]:
+    """Find the features that were declared categorical among the parameters of training."""
+    found = re.search(r"\[categorical_feature: ([0-9,]+)\]", parameters)
+    return tuple(int(place) for place in found[1].split(",")) if found else ()
 
 
 def _objective(header: dict[str, str], model: Any) -> tuple[str, dict[str, str]]:

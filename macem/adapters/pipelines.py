@@ -9,6 +9,7 @@ threshold, which bisection over the floats finds. So the library's own rounding 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
@@ -35,15 +36,20 @@ def pipeline_oracle(pipeline: Any) -> Oracle:
     Returns
     -------
     Oracle
-        A table over the user's columns where the classifier has one and the transformers fold, otherwise a black box
-        whose `note` says why.
+        A table over the user's columns where the classifier has one and the transformers fold. Before a composite that
+        is asked through its members' tables, they are asked too; any other pipeline is a black box. `note` says why.
     """
     from macem.adapters import oracle_for
+    from macem.adapters.sklearn_composites import ComposedOracle, StandIn
 
     steps = [step for _, step in pipeline.steps]
     transformers = [step for step in steps[:-1] if _transforms(step)]
     model = oracle_for(steps[-1])
     live = _live(pipeline, transformers, model)
+    if isinstance(model, ComposedOracle):
+        double = copy(pipeline)
+        double.steps = [*pipeline.steps[:-1], ("model", StandIn(steps[-1], model))]
+        return ComposedOracle(pipeline, double, note=model.note)
     if not isinstance(model, TreeOracle):
         live.note = getattr(model, "note", "") or "its last step is a black box"
         return live

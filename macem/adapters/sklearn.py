@@ -269,6 +269,12 @@ class CategoryReader:
     position: NDArray[np.int64]
     n_known: NDArray[np.int64]
 
+    @property
+    def known_categories(self) -> dict[int, list[Any]]:
+        """The categories of each categorical column, by feature."""
+        known = self.encoder.named_transformers_["encoder"].categories_
+        return {int(feature): levels.tolist() for feature, levels in zip(self.position, known, strict=False)}
+
     def __call__(self, X: Any) -> F8:
         table = _as_fitted(columns_by_name(X, self.names), self.names)
         check_width(table, self.n_features)

@@ -431,6 +431,11 @@ class TableReader:
     n_codes: Mapping[int, int]
     nameless: bool
 
+    @property
+    def known_categories(self) -> dict[int, list[Any]]:
+        """The categories of each pandas category column, by feature; empty where one may count as missing."""
+        return {} if self.missing >= 0.0 else {feature: list(levels) for feature, levels in self.levels.items()}
+
     def __call__(self, X: Any) -> F8:
         X = _by_name(X, self.names, self.nameless)
         if hasattr(X, "columns"):
