@@ -460,8 +460,8 @@ class Explainer:
             row = wrong[0]
             raise ModelChangedError(
                 f"The model changed since the explainer was made, or answers the same row in two ways: row "
-                f"{table.index[row]!r} was class {self.classes[predicted[row]]!r} and is class "
-                f"{self.classes[verdict.own_labels[row]]!r} now (gap in probability {gap[row]:.3g}). "
+                f"{table.index[row]!r} was class {self.classes.tolist()[predicted[row]]!r} and is class "
+                f"{self.classes.tolist()[verdict.own_labels[row]]!r} now (gap in probability {gap[row]:.3g}). "
                 "Make a new Explainer."
             )
 

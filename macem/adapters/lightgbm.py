@@ -63,7 +63,7 @@ class LightGBMAdapter:
         objective, options = _objective(header, model)
         n_outputs = int(header["num_tree_per_iteration"])
         n_columns = max(2, n_outputs)
-        names = _names(booster)
+        names = tuple(booster.feature_name())
         classes, answers = np.arange(n_columns), model
         if model is booster:
             answers = _BoosterAnswers(booster, names)
@@ -97,6 +97,7 @@ class LightGBMAdapter:
             categories=booster.pandas_categorical,
             declared=_declared(parameters),
             objects="float32" if model is booster else "float64",
+            by_position=model is not booster,
         )
         return TreeOracle(
             members=[member],
@@ -105,7 +106,7 @@ class LightGBMAdapter:
             read=read,
             n_features=read.n_features,
             single=False,
-            feature_names=names,
+            feature_names=None if _are_made_up(names) else names,
         )
 
 
@@ -134,8 +135,8 @@ class LightGBMReader:
     Parameters
     ----------
     n_features : int
-    names : tuple of str, or None
-        Columns of a DataFrame that has them all are taken by name, others by position.
+    names : tuple of str
+        Columns of a DataFrame that has them all are taken by name.
     sets : tuple of int
         Features that the model asks for category sets.
     categories : list of list, or None
@@ -144,14 +145,17 @@ class LightGBMReader:
         Features that were declared categorical in training: the pandas categorical columns, unless theirs are ordered.
     objects : str
         The dtype that an array of objects is cast to.
+    by_position : bool
+        Whether the columns of a DataFrame of other names are taken by position, as a classifier takes them.
     """
 
     n_features: int
-    names: tuple[str, ...] | None
+    names: tuple[str, ...]
     sets: tuple[int, ...]
     categories: list[list[Any]] | None
     declared: tuple[int, ...]
     objects: str
+    by_position: bool
 
     @property
     def known_categories(self) -> dict[int, list[Any]]:
@@ -167,7 +171,7 @@ class LightGBMReader:
         DataError
             If LightGBM would not take the table.
         """
-        numbers = self._frame(_in_order(X, self.names)) if hasattr(X, "columns") else self._array(X)
+        numbers = self._frame(_in_order(X, self.names, self.by_position)) if hasattr(X, "columns") else self._array(X)
         if numbers.ndim != 2 or numbers.shape[1] != self.n_features:
             raise DataError(
                 f"The table has shape {numbers.shape}. "
@@ -224,10 +228,10 @@ class _BoosterAnswers:
     """A Booster as a function from a table to one probability per class."""
 
     booster: Any
-    names: tuple[str, ...] | None
+    names: tuple[str, ...]
 
     def __call__(self, X: Any) -> F8:
-        answer = np.asarray(self.booster.predict(_in_order(X, self.names)))
+        answer = np.asarray(self.booster.predict(_in_order(X, self.names, by_position=False)))
         return answer if answer.ndim == 2 else np.column_stack([1.0 - answer, answer])
 
 
@@ -256,21 +260,30 @@ def _booster(model: Any) -> Any:
     return model.booster_
 
 
-def _in_order(X: Any, names: tuple[str, ...] | None) -> Any:
-    """Bring the columns of a DataFrame into the model's order, where it knows them; LightGBM itself never looks."""
-    if names is None or not hasattr(X, "columns") or not set(names) <= set(X.columns):
+def _in_order(X: Any, names: tuple[str, ...], by_position: bool) -> Any:
+    """Bring the columns of a DataFrame into the model's order; LightGBM itself never looks."""
+    if not hasattr(X, "columns"):
         return X
-    return X[list(names)]
+    if by_position:
+        return X[list(names)] if set(names) <= set(X.columns) else X
+    labels = [str(label).replace(" ", "_") for label in X.columns]  # as LightGBM does with the names that it is given
+    if set(names) <= set(labels):
+        return X.iloc[:, [labels.index(name) for name in names]]
+    if labels == [str(place) for place in range(len(labels))]:
+        return X
+    raise DataError(
+        f"The Booster knows the features {list(names)}, so the columns {labels} cannot be told apart from each other. "
+        "Name the columns as the features, or give an array in the order of training."
+    )
 
 
 def _name(model: Any) -> str:
     return f"The model ({type(model).__qualname__})"
 
 
-def _names(booster: Any) -> tuple[str, ...] | None:
-    """Names of the features; None where LightGBM made them up."""
-    names = tuple(booster.feature_name())
-    return None if names == tuple(f"Column_{place}" for place in range(len(names))) else names
+def _are_made_up(names: tuple[str, ...]) -> bool:
+    """Whether LightGBM named the features itself."""
+    return names == tuple(f"Column_{place}" for place in range(len(names)))
 
 
 def _fields(block: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -240,6 +241,33 @@ def test_columns_are_taken_by_name_where_all_are_known(frame, framed):
     np.testing.assert_array_equal(oracle.live.predict_proba(reordered), framed.predict_proba(frame))
     booster = LightGBMAdapter().oracle(framed.booster_)
     np.testing.assert_array_equal(booster.live.predict_proba(reordered), framed.predict_proba(frame))
+
+
+def test_spaces_in_names_are_what_lightgbm_makes_of_them(frame, y):
+    spaced = frame.rename(columns=lambda name: f"the {name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LightGBM tells of the spaces
+        model = fit(y, spaced)
+    expected = model.predict_proba(spaced)
+    np.testing.assert_array_equal(LightGBMAdapter().oracle(model).predict_proba(spaced), expected)
+    oracle = LightGBMAdapter().oracle(model.booster_)
+    for part in (oracle, oracle.live):
+        np.testing.assert_array_equal(part.predict_proba(spaced[spaced.columns[::-1]]), expected)
+
+
+def test_a_booster_without_names_does_not_guess_the_columns_of_a_frame(X, y):
+    model = fit(y, X)
+    named = pd.DataFrame(X, columns=list("abcdefgh")[: X.shape[1]])
+    expected = model.predict_proba(X)
+    oracle = LightGBMAdapter().oracle(model.booster_)
+    assert oracle.feature_names is None
+    for part in (oracle, oracle.live):
+        with pytest.raises(DataError, match="cannot be told apart"):
+            part.predict_proba(named[named.columns[::-1]])
+        np.testing.assert_array_equal(part.predict_proba(pd.DataFrame(X)), expected)
+        own = named.set_axis(model.booster_.feature_name(), axis=1)
+        np.testing.assert_array_equal(part.predict_proba(own[own.columns[::-1]]), expected)
+    np.testing.assert_array_equal(LightGBMAdapter().oracle(model).predict_proba(named), model.predict_proba(named))
 
 
 @pytest.mark.parametrize(
