@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -106,6 +107,8 @@ def run(
     BatchError
         If the disk is full or the model does not answer any more; the run can be resumed.
     """
+    if chunk_rows < 1:
+        raise OptionError(f"chunk_rows={chunk_rows} is not a whole number of at least 1; give one.")
     started = time.perf_counter()
     identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}))
     folder = output.with_name(output.name + ".parts")
@@ -144,7 +147,8 @@ def run(
             progress(n)
         counts = _join(parts, output, errors, schema)
         seconds = time.perf_counter() - started
-        record = {**identity, "counts": counts, "seconds": round(seconds, 3)}
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {**identity, "counts": counts, "seconds": round(seconds, 3), "finished": finished}
         with atomically(provenance_path(output)) as temporary:
             temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
     except OSError as error:

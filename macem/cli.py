@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import hashlib
+import os
+import re
 import sys
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from macem.errors import MacemError, ModelError, OptionError, OracleError
 from macem.options import SearchOptions
@@ -29,6 +33,38 @@ exit status:
 """
 
 WORDS = ("templates", "names", "labels")
+PAIRS = ("base", "ranges", "directions", "special_values", "dtypes", "headers", *WORDS)
+SERVICE = ("protocol", "model_name", "output_name", "batch_size", "timeout", "retries", "headers")
+#: What a run may change and still be the same run; `headers` are here since they hold secrets, too.
+ASIDE = {
+    *("model", "rows", "background", "output", "report", "resume", "quiet", "n_jobs", "chunk_rows"),
+    *("headers", "batch_size", "timeout", "retries"),
+}
+#: What a value of a TOML file must be, by option; the other options are judged where they are used.
+TOML_TYPES: Mapping[type, tuple[str, Sequence[str]]] = {
+    dict: ("a table", PAIRS),
+    list: ("a list", ("categorical", "classes", "drop", "frozen", "kinds", "loss_weights", "smoothing", "trust_type")),
+    bool: ("true or false", ("away_from_base", "quiet", "refine", "resume", "trust_pickle")),
+    int: ("a whole number", ("batch_size", "chunk_rows", "n_jobs", "retries", "seed")),
+    float: ("a number", ("time_limit", "timeout")),
+    str: ("a text", ("adapter", "background", "id", "model_name", "output", "output_name", "protocol", "report")),
+}
+SEARCH_HELP = {
+    "n_steps": "steps of each start",
+    "n_directions": "random directions per gradient estimate",
+    "l1_weight": "weight of the L1 distance: more is sparser",
+    "margin": "how far the wanted class must lead, in units of the score",
+    "loss_weights": "weight of the class for each start",
+    "smoothing": "smoothing radius of each start; as many as loss weights",
+    "density_weight": "weight of the density; needs --density",
+    "change_cost": "price of each changed feature",
+    "category_cost": "price of each changed category, in place of its step",
+    "score": "what the margin is taken of: log or probability",
+    "refine": "improve what the search finds; --no-refine is the paper as written",
+    "away_from_base": "hold negatives away from the base values; --no-… gives ordinary counterfactuals",
+    "step_size": "first step of the search",
+    "beam_width": "states per round of the refinement: more is nearer and slower",
+}
 DEMO_LABELS = {"bad": "refused", "good": "granted"}
 DEMO_WORDS = {
     "decision": "The application is {prediction} (probability {probability}).\n",
@@ -36,18 +72,22 @@ DEMO_WORDS = {
     "positive_base": "It would still be {prediction} with every feature at its base value.\n",
 }
 
-EXPLAIN = """\
+EXAMPLE = "macem explain model.skops rows.csv --background train.csv --output explained.csv --report report.html"
+EXPLAIN = f"""\
 Explain each row of a file: what little suffices for the model's decision (the pertinent positive), and what would have
 changed it (the pertinent negative).
 
-  macem explain model.skops rows.csv --background train.csv --output explained.csv --report report.html
+  {EXAMPLE}
 
 MODEL is .json or .ubj (XGBoost), .txt (LightGBM), .skops (scikit-learn), .onnx, or the URL of a model service;
 a pickle only with --trust-pickle. Tables are CSV, Parquet or JSON lines, by suffix. The background is the table whose
 medians and most frequent categories count as "no information"; training data is the usual choice.
 
 OUTPUT has, for each row, a line of kind "row" with its own values, the decision and the reason in words, then a line
-per contrast with the values of the example. A killed run goes on with --resume and explains no row twice.
+per contrast with the values of the example. A killed run goes on with --resume and explains no row twice. The first
+run on a machine compiles the search, which takes half a minute.
+
+Options that take NAME=… or NAME may be given many times.
 """
 
 
@@ -61,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help(sys.stderr)
+        return REFUSED
     try:
         return int(chosen.command(chosen))
     except KeyboardInterrupt:
@@ -84,14 +127,18 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"macem {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
 
     report = commands.add_parser("report", help="write an HTML report of a result file")
     report.add_argument("results", metavar="RESULTS", help="a file that `macem explain --output` wrote")
-    report.add_argument("--output", required=True, metavar="REPORT.html")
-    report.add_argument("--title", default=None)
-    report.add_argument("--limit", type=int, default=5000, help="rows in the report, at most (default: %(default)s)")
+    report.add_argument("--output", required=True, metavar="REPORT.html", help="where to write the report")
+    report.add_argument("--title", help='(default: "Contrastive explanations")')
+    report.add_argument(
+        "--limit", type=int, default=5000, metavar="N", help="rows in the report, at most (default: %(default)s)"
+    )
+    _add_words(report)
     report.set_defaults(command=_report, hint_when_stopped="")
 
     adapters = commands.add_parser("adapters", help="list the adapters that are installed, and what is wrong with any")
@@ -106,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_explain(commands: Any) -> None:
     parser = commands.add_parser(
         "explain",
+        usage="macem explain MODEL ROWS --background TRAIN --output OUT [--report REPORT.html] [options]",
         help="explain a file of rows",
         description=EXPLAIN,
         epilog=EPILOG,
@@ -116,10 +164,8 @@ def _add_explain(commands: Any) -> None:
     parser.add_argument("rows", metavar="ROWS", help="the rows to explain")
 
     files = parser.add_argument_group("files")
-    files.add_argument(
-        "--background", required=True, metavar="TRAIN", help="table that base values and ranges come from"
-    )
-    files.add_argument("--output", required=True, metavar="OUT", help="result file: .csv, .parquet or .jsonl")
+    files.add_argument("--background", metavar="TRAIN", help="table that base values and ranges come from")
+    files.add_argument("--output", metavar="OUT", help="result file: .csv, .parquet or .jsonl")
     files.add_argument("--report", metavar="REPORT.html", help="also write an HTML report")
     files.add_argument(
         "--config", metavar="FILE.toml", help="options by their names here (n-steps as n_steps); flags win"
@@ -129,27 +175,38 @@ def _add_explain(commands: Any) -> None:
     )
     files.add_argument("--id", metavar="NAME", help="column of ROWS that names the rows (default: their position)")
     files.add_argument(
-        "--dtypes", action="append", metavar="NAME=DTYPE", help="read a column so: str, int64, float64, bool, category"
+        "--dtypes",
+        action="append",
+        metavar="NAME=DTYPE",
+        help="read a column so: str, int64, Int64, float64, bool, category, …",
     )
     files.add_argument("--trust-pickle", action="store_true", default=None, help="load a pickle, which runs its code")
     files.add_argument("--trust-type", action="append", metavar="TYPE", help="a type that a .skops file may create")
     files.add_argument("--classes", metavar="A,B", help="labels of a model that does not know its own")
+    files.add_argument(
+        "--adapter", metavar="MODULE:CLASS", help="read the model by this one of `macem adapters`, not by the usual one"
+    )
+
+    service = parser.add_argument_group("where MODEL is the URL of a service")
+    service.add_argument(
+        "--headers",
+        action="append",
+        metavar="'NAME: VALUE'",
+        help="sent with every request; ${VARIABLE} is read from the environment and recorded nowhere: "
+        "'Authorization: Bearer ${TOKEN}'",
+    )
+    service.add_argument("--protocol", help="v2 (Open Inference) or mlflow (default: told from the URL)")
+    service.add_argument("--model-name", metavar="NAME", help="for v2, where the URL is the server's")
+    service.add_argument("--output-name", metavar="NAME", help="for v2, the output that holds the probabilities")
+    service.add_argument("--batch-size", type=int, metavar="N", help="rows per request (default: 1000)")
+    service.add_argument("--timeout", type=float, metavar="SECONDS", help="to wait for an answer (default: 30)")
+    service.add_argument("--retries", type=int, metavar="N", help="how often to ask a busy service again (default: 4)")
 
     question = parser.add_argument_group("what to explain")
     question.add_argument("--kinds", metavar="KINDS", help="positive,negative (default: both)")
     question.add_argument("--target", metavar="CLASS", help="class that a negative must reach (default: any other)")
 
-    wording = parser.add_argument_group("the reason in words")
-    wording.add_argument("--labels", action="append", metavar="CLASS=WORD", help="a word for a class: bad=refused")
-    wording.add_argument(
-        "--names", action="append", metavar="NAME=WORDS", help='words for a feature: duration="the term in months"'
-    )
-    wording.add_argument(
-        "--templates",
-        action="append",
-        metavar="SENTENCE=TEXT",
-        help="a sentence in place of macem's own (see the docs)",
-    )
+    _add_words(parser)
 
     rules = parser.add_argument_group("what may change")
     rules.add_argument(
@@ -183,10 +240,25 @@ def _add_explain(commands: Any) -> None:
     running.add_argument("--quiet", action="store_true", default=None, help="no progress on stderr")
 
 
+def _add_words(parser: argparse.ArgumentParser) -> None:
+    wording = parser.add_argument_group("the reason in words")
+    wording.add_argument("--labels", action="append", metavar="CLASS=WORD", help="a word for a class: bad=refused")
+    wording.add_argument(
+        "--names", action="append", metavar="NAME=WORDS", help='words for a feature: duration="the term in months"'
+    )
+    wording.add_argument(
+        "--templates",
+        action="append",
+        metavar="SENTENCE=TEXT",
+        help="a sentence in place of macem's own (see the docs)",
+    )
+
+
 def _add_option(group: Any, field: dataclasses.Field[Any]) -> None:
     """A flag for a field of SearchOptions: its name, its default, and its type by the default."""
     name, default = "--" + field.name.replace("_", "-"), field.default
-    shown = f"(default: {default if not isinstance(default, tuple) else ','.join(map(str, default))})"
+    shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+    shown = f"{SEARCH_HELP[field.name]} (default: {shown})"
     if isinstance(default, bool):
         group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=shown)
     elif isinstance(default, tuple):
@@ -198,40 +270,55 @@ def _add_option(group: Any, field: dataclasses.Field[Any]) -> None:
 
 def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
     """All settings of a run by name: those of the TOML file, then the flags, which win."""
-    settings: dict[str, Any] = {}
     flags = {
         name: value for name, value in vars(chosen).items() if name not in ("command", "hint_when_stopped", "config")
     }
-    if chosen.config:
-        try:
-            with open(chosen.config, "rb") as stream:
-                settings = tomllib.load(stream)
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            raise OptionError(f"--config {chosen.config} cannot be read ({error}); correct it.") from error
-        settings |= settings.pop("options", {})
-        for name in settings:
-            if name not in flags:
-                raise OptionError(
-                    f"{chosen.config} sets {name!r}, which is no option; choose among {', '.join(sorted(flags))}."
-                )
-    for name in ("base", "ranges", "directions", "special_values", "dtypes", *WORDS):
+    settings = _read_toml(chosen.config, list(flags)) if chosen.config else {}
+    for name in PAIRS:
         pairs = dict(_pair(name, text) for text in flags[name] or [])
         flags[name] = {**settings.get(name, {}), **pairs} or None
     for name in ("kinds", "classes"):
         flags[name] = flags[name].split(",") if flags[name] else None
     settings |= {name: value for name, value in flags.items() if value is not None}
-    for name in ("ranges", "loss_weights", "smoothing", "kinds"):
+    for name in ("background", "output"):
+        if name not in settings:
+            raise OptionError(f"There is no --{name}; name the file, as in: {EXAMPLE}")
+    for name in ("loss_weights", "smoothing", "kinds"):
         if name in settings:
-            settings[name] = (
-                {key: tuple(value) for key, value in settings[name].items()}
-                if name == "ranges"
-                else tuple(settings[name])
-            )
+            settings[name] = tuple(settings[name])
+    return settings
+
+
+def _read_toml(path: str, known: Sequence[str]) -> dict[str, Any]:
+    """The settings of a TOML file; each is a known one, and of the type that it must be."""
+    try:
+        with open(path, "rb") as stream:
+            settings = tomllib.load(stream)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise OptionError(f"--config {path} cannot be read ({error}); correct it.") from error
+    options = settings.pop("options", {})
+    if not isinstance(options, dict):
+        raise OptionError(f"{path} sets options = {options!r}; make it a table, [options].")
+    settings |= options
+    for name, value in settings.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(sorted(known))}."
+            raise OptionError(f"{path} sets {name!r}, which is no option; {remedy}")
+        for kind, (words, names) in TOML_TYPES.items():
+            fits = isinstance(value, (int, float) if kind is float else kind)
+            if name in names and not (fits and isinstance(value, bool) == (kind is bool)):
+                raise OptionError(f"{path} sets {name} = {value!r}, which is not {words}; make it one.")
     return settings
 
 
 def _pair(name: str, text: str) -> tuple[str, Any]:
     """Read ``NAME=VALUE``; the last equals sign divides, since a column may be called ``a=b``, but no sentence is."""
+    if name == "headers":
+        header, colon, value = text.partition(":")
+        if not colon or not header.strip():
+            raise OptionError("--headers takes 'NAME: VALUE', and one has no colon; write it so.")
+        return header.strip(), value.strip()
     feature, equals, value = text.partition("=") if name == "templates" else text.rpartition("=")
     if not equals or not feature:
         raise OptionError(f"--{name.replace('_', '-')} {text!r} is not of the form NAME=VALUE; write it so.")
@@ -285,19 +372,14 @@ def _explain(chosen: argparse.Namespace) -> int:
         if not settings.get("quiet"):
             print(text, file=sys.stderr)
 
-    model = model_files.load(
-        settings["model"],
-        trust_pickle=bool(settings.get("trust_pickle")),
-        trusted_types=settings.get("trust_type", ()),
-        classes=settings.get("classes"),
-    )
+    model = _model(settings)
     background = files.read_table(settings["background"], settings.get("dtypes"))
     background = _columns_of(model, background, settings)
     options = SearchOptions(**_some(settings, [field.name for field in dataclasses.fields(SearchOptions)]))
     rules = ["categorical", "base", "ranges", "frozen", "directions", "special_values", "encoding", "density"]
     try:
         explainer = Explainer(
-            model_files.with_classes(model, settings.get("classes")),
+            model_files.with_classes(_as_read(model, settings.get("adapter")), settings.get("classes")),
             background,
             options=options,
             **_some(settings, rules),
@@ -316,7 +398,9 @@ def _explain(chosen: argparse.Namespace) -> int:
     if "target" in settings:
         call["target"] = _label(settings["target"], classes.tolist())
     rows = files.RowFile(settings["rows"], background, settings.get("id"))
-    say(f"{rows.n_rows:,} rows of {settings['rows']}, by {type(model).__name__} with classes {list(classes)}")
+    labels = ", ".join(map(str, classes))
+    say(f"{_rows(rows.n_rows)} of {settings['rows']}, by {type(model).__name__} with the classes {labels}")
+    say(explainer.describe())
     bar = _progress_bar(rows.n_rows, bool(settings.get("quiet")))
     try:
         outcome = batch.run(
@@ -334,16 +418,82 @@ def _explain(chosen: argparse.Namespace) -> int:
         bar.close()
     resumed = f", {outcome.n_resumed:,} of them earlier," if outcome.n_resumed else ""
     say(
-        f"{outcome.n_explained:,} rows explained{resumed} with {outcome.n_queries:,} model calls "
+        f"{_rows(outcome.n_explained)} explained{resumed} with {outcome.n_queries:,} model calls "
         f"in {outcome.seconds:.1f} s: {outcome.output}"
     )
     if settings.get("report"):
-        _write_report(output, Path(settings["report"]), None, 5000)
+        _write_report(output, Path(settings["report"]))
         say(f"report: {settings['report']}")
     if outcome.n_errors:
-        print(f"macem: {outcome.n_errors:,} rows could not be explained; see {outcome.errors}", file=sys.stderr)
+        print(f"macem: {_rows(outcome.n_errors)} could not be explained; see {outcome.errors}", file=sys.stderr)
         return SOME_ROWS_FAILED
     return DONE
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row{'' if n == 1 else 's'}"
+
+
+def _model(settings: dict[str, Any]) -> Any:
+    """The model of a file, or a service that answers at a URL."""
+    from macem.adapters import model_files
+
+    if not settings["model"].startswith(("http://", "https://")):
+        for name in SERVICE:
+            if name in settings:
+                raise OptionError(
+                    f"--{name.replace('_', '-')} is for a model service, and {settings['model']} is none; leave it out."
+                )
+        return model_files.load(
+            settings["model"],
+            trust_pickle=bool(settings.get("trust_pickle")),
+            trusted_types=settings.get("trust_type", ()),
+            classes=settings.get("classes"),
+        )
+    from macem.adapters.service import RemoteModel
+
+    if urlsplit(settings["model"]).password:
+        raise OptionError(
+            "The URL holds a password, which the provenance of the results would show; leave it out, and send it as "
+            "--headers 'Authorization: Basic ${BASIC}' with user:password in base64."
+        )
+    return RemoteModel(
+        settings["model"],
+        output=settings.get("output_name"),
+        headers={name: _from_environment(name, text) for name, text in settings.get("headers", {}).items()},
+        **_some(settings, ["classes", "protocol", "model_name", "batch_size", "timeout", "retries"]),
+    )
+
+
+def _from_environment(header: str, text: Any) -> str:
+    """A header's value, with ``${VARIABLE}`` as the environment has it; messages never show it."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise OptionError(f"The header {header!r} asks for ${{{match[1]}}}, which is not set; export {match[1]}.")
+        return os.environ[match[1]].strip()
+
+    filled = re.sub(r"\$\{(\w+)\}", value, str(text))
+    if not (filled.isascii() and filled.isprintable()):
+        raise OptionError(f"The header {header!r} holds a line break or a letter beyond ASCII; correct its value.")
+    return filled
+
+
+def _as_read(model: Any, adapter: str | None) -> Any:
+    """The model, or its oracle where the user names the adapter."""
+    if adapter is None:
+        return model
+    from importlib.metadata import EntryPoint
+
+    from macem.adapters import GROUP, oracle_for
+
+    try:
+        chosen = EntryPoint("adapter", adapter, GROUP).load()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise OptionError(
+            f"--adapter {adapter!r} cannot be imported ({error}); give MODULE:CLASS, as `macem adapters` lists them."
+        ) from error
+    return oracle_for(model, chosen)
 
 
 def _some(settings: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -384,7 +534,7 @@ def _words(settings: dict[str, Any], classes: Sequence[Any]) -> dict[str, Any]:
     """What the reasons are written with; every class and sentence that it names is known."""
     from macem.reasons import check_templates
 
-    words = {name: settings.get(name, {}) for name in WORDS}
+    words = {name: {key: str(word) for key, word in settings.get(name, {}).items()} for name in WORDS}
     check_templates(words["templates"])
     words["labels"] = {_label(label, classes): word for label, word in words["labels"].items()}
     return words
@@ -402,16 +552,17 @@ def _identity(settings: dict[str, Any], explainer: Any, model: Any) -> dict[str,
             versions[package] = version({"sklearn": "scikit-learn"}.get(package, package))
         except PackageNotFoundError:
             continue
-    aside = {"model", "rows", "background", "output", "report", "resume", "quiet", "n_jobs", "chunk_rows"}
     return {
         "model": settings["model"],
+        "path": explainer.describe(),
         "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
         "model_sha256": _digest(settings["model"]),
         "rows": settings["rows"],
         "rows_sha256": _digest(settings["rows"]),
         "background": settings["background"],
         "background_fingerprint": explainer.features.fingerprint,
-        "settings": {name: value for name, value in sorted(settings.items()) if name not in aside},
+        "seed": settings.get("seed", 0),
+        "settings": {name: value for name, value in sorted(settings.items()) if name not in ASIDE},
         "options": dataclasses.asdict(explainer.options),
         "versions": versions,
     }
@@ -431,25 +582,31 @@ def _progress_bar(total: int, quiet: bool) -> Any:
 
 
 def _report(chosen: argparse.Namespace) -> int:
-    _write_report(Path(chosen.results), Path(chosen.output), chosen.title, chosen.limit)
+    words = {name: dict(_pair(name, text) for text in getattr(chosen, name) or []) for name in WORDS}
+    _write_report(Path(chosen.results), Path(chosen.output), title=chosen.title, limit=chosen.limit, words=words)
     print(f"report: {chosen.output}", file=sys.stderr)
     return DONE
 
 
-def _write_report(results: Path, output: Path, title: str | None, limit: int) -> None:
+def _write_report(
+    results: Path, output: Path, *, title: str | None = None, limit: int = 5000, words: Mapping[str, Any] | None = None
+) -> None:
+    """Write a report in the words of the run, and those given now, which win."""
     from macem import files, report
 
     explanations = files.read_explanations(results, limit=limit)
-    words = {name: explanations.provenance.get("settings", {}).get(name, {}) for name in WORDS}
+    then = explanations.provenance.get("settings", {})
+    chosen = {name: {**then.get(name, {}), **(words or {}).get(name, {})} for name in WORDS}
     shown = {row.prediction for row in explanations} | {one.prediction for row in explanations for one in row.contrasts}
-    words["labels"] = {label: words["labels"][str(label)] for label in shown if str(label) in words["labels"]}
-    report.write_report(explanations, output, title=title, **words)
+    chosen["labels"] = {label: chosen["labels"][str(label)] for label in shown if str(label) in chosen["labels"]}
+    report.write_report(explanations, output, title=title, **chosen)
 
 
 def _adapters(chosen: argparse.Namespace) -> int:
     from macem.adapters import installed_adapters
 
     broken = False
+    print(f"{'models of':<12} {'are read by':<50} {'which came with':<20} and is")
     for adapter in installed_adapters():
         state = "ready"
         try:

@@ -67,9 +67,10 @@ class Explainer:
         ``{feature or "*": [codes]}``, numbers that mean "no information". Such a cell stands at base and stays.
     encoding : {"fma", "ssa"} or Encoding
         How categories become coordinates.
-    density : None, "kde", "copula", or object with ``log_density(X)``
+    density : {"kde", "copula"} or object with a method log_density(X), optional
         Input density, weighed by ``options.density_weight``.
-    options : SearchOptions
+    options : SearchOptions, optional
+        How to search; the defaults are measured.
     adapter : Adapter, optional
         Overrides discovery.
 
@@ -785,7 +786,10 @@ def _in_order(
     if n_jobs == 1 and len(parts) <= 1:
         results: Any = (explainer._explain_part(part, *arguments) for part in parts)
     else:
-        results = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
+        backend, _ = joblib.parallel.get_active_backend(prefer="threads")
+        # Ray's and Spark's backends give all results at once.
+        return_as = "generator" if backend.supports_return_generator else "list"
+        results = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as=return_as)(
             call(part, *arguments) for part in parts
         )
     if not progress:

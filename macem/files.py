@@ -111,14 +111,25 @@ def read_table(path: str | Path, dtypes: Mapping[str, str] | None = None, limit:
     for name in frame.columns:
         column = frame[name] if typed or name in dtypes else _inferred(frame[name])
         if name in dtypes:
-            try:
-                column = column.astype(pd.api.types.pandas_dtype(dtypes[name]))
-            except (TypeError, ValueError) as error:
-                raise OptionError(
-                    f"dtypes: column {name!r} cannot be {dtypes[name]!r} ({error}); choose another."
-                ) from error
+            column = _given_dtype(column, dtypes[name])
         columns[name] = column
     return pd.DataFrame(columns, index=frame.index)
+
+
+def _given_dtype(column: pd.Series, name: str) -> pd.Series:
+    """A column of raw cells in the dtype that the user names."""
+    try:
+        dtype = pd.api.types.pandas_dtype(name)
+        if isinstance(dtype, pd.CategoricalDtype):
+            return column.astype(dtype)
+        if pd.api.types.is_integer_dtype(dtype) and not _whole(_numbers(column)[0].dropna()):
+            raise ValueError("it holds a fraction")
+        cells, faults = _as_dtype(column, dtype)
+        for fault in faults.values():
+            raise ValueError(f"it holds {fault}")
+        return cells.astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"dtypes: column {column.name!r} cannot be {name!r} ({error}); choose another.") from error
 
 
 class RowFile:
@@ -175,8 +186,10 @@ class RowFile:
                 if not pd.api.types.is_integer_dtype(dtype):
                     continue
                 numbers = _numbers(chunk.frame[name])[0]
-                if pd.api.types.is_float_dtype(numbers) and not _whole(numbers):
-                    dtypes[name] = np.dtype(float)
+                if pd.api.types.is_float_dtype(numbers) and not _whole(
+                    numbers.dropna() if _is_nullable(dtype) else numbers
+                ):
+                    dtypes[name] = pd.Float64Dtype() if _is_nullable(dtype) else np.dtype(float)
         return dtypes
 
     def chunks(self, size: int) -> Iterator[Chunk]:
@@ -407,6 +420,11 @@ def _numbers(column: pd.Series) -> tuple[pd.Series, dict[int, str]]:
     return pd.Series(values, column.index), bad
 
 
+def _is_nullable(dtype: Any) -> bool:
+    """Whether a dtype of whole numbers or bools has room for a missing cell, as pandas' own and Arrow's do."""
+    return isinstance(dtype, pd.api.extensions.ExtensionDtype)
+
+
 def _whole(numbers: pd.Series) -> bool:
     """Whether every cell is a whole number, and none missing."""
     values = numbers.to_numpy(dtype=float, na_value=np.nan)
@@ -445,7 +463,7 @@ def _as_dtype(column: pd.Series, dtype: Any) -> tuple[pd.Series, dict[int, str]]
                 bad[position] = f"{cell!r}, which is neither true nor false"
             booleans.append(known)
         whole = pd.Series(booleans, column.index, dtype=object)
-        return (whole.astype(dtype) if not whole.isna().any() else whole), bad
+        return (whole.astype(dtype) if _is_nullable(dtype) or not whole.isna().any() else whole), bad
     if pd.api.types.is_numeric_dtype(dtype):
         numbers, bad = _numbers(column)
         return (numbers if bad else numbers.astype(dtype)), bad
@@ -494,7 +512,10 @@ def line_schema(dtypes: Mapping[str, Any], classes: Sequence[Any], id_dtype: Any
         if name in LINE_COLUMNS:
             raise DataError(f"Column {name!r} has the name of a column of the results; rename it.")
     fields = [pa.field(name, types.get(name, pa.string())) for name in LINE_COLUMNS]
-    return pa.schema([*fields, *(pa.field(str(name), _arrow_type(dtype)) for name, dtype in dtypes.items())])
+    schema = pa.schema([*fields, *(pa.field(str(name), _arrow_type(dtype)) for name, dtype in dtypes.items())])
+    # Parquet would read an Int64 back as int64, had it no word of what pandas calls it.
+    like = pd.DataFrame({str(name): pd.Series([], dtype=dtype) for name, dtype in dtypes.items()})
+    return schema.with_metadata(pa.Schema.from_pandas(like, preserve_index=False).metadata)
 
 
 def _arrow_type(dtype: Any) -> Any:

@@ -5,11 +5,26 @@ from __future__ import annotations
 import joblib
 import pandas as pd
 import pytest
+from joblib.parallel import ThreadingBackend
 from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed; pip install 'macem[dask]'")
+
+class AllAtOnce(ThreadingBackend):
+    """As the backends of Ray and Spark: it cannot hand results over one by one."""
+
+    supports_return_generator = False
+
+
+def test_a_backend_that_gives_all_results_at_once(german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
+    X, y = german_credit
+    X = X[["duration", "credit_amount", "age"]]
+    explainer = Explainer(DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, y), X)
+    joblib.register_parallel_backend("all-at-once", AllAtOnce)
+    with joblib.parallel_config(backend="all-at-once"):
+        spread = explainer.explain(X.head(12), n_jobs=2)
+    pd.testing.assert_frame_equal(spread.to_frame(), explainer.explain(X.head(12)).to_frame())
 
 
 # Dask's own loop and sockets are told about late, when it is gone.
@@ -18,6 +33,7 @@ distributed = pytest.importorskip("distributed", reason="Dask is not installed; 
 def test_a_dask_cluster_gives_what_one_process_gives(
     german_credit: tuple[pd.DataFrame, pd.Series], processes: bool
 ) -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed; pip install 'macem[dask]'")
     X, y = german_credit
     X = X[["duration", "credit_amount", "age"]]
     explainer = Explainer(DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, y), X)

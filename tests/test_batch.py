@@ -205,3 +205,19 @@ def test_categories_keep_their_order_and_their_unused_levels(tmp_path: Path) -> 
     assert table["purpose"].dtype == frame["purpose"].dtype
     own = table.loc[table["macem_kind"] == "row", "purpose"].reset_index(drop=True)
     assert own.tolist() == frame["purpose"].tolist()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_dtypes_that_know_missing_cells_are_kept(tmp_path: Path, suffix: str) -> None:
+    frame = rows(25)
+    frame["duration"] = pd.array([None, *frame["duration"][1:]], dtype="Int64")
+    frame["amount"] = frame["amount"].astype("Float64")
+    frame["age"] = frame["age"].astype("Int16")
+    frame["purpose"] = frame["purpose"].astype("string")
+    source = write(frame, tmp_path / f"rows.{suffix}")
+    output = tmp_path / "out.parquet"
+    known = files.RowFile(source, frame)
+    batch.run(ThresholdExplainer(), known, output, classes=CLASSES, identity=IDENTITY, chunk_rows=10)
+    table = pd.read_parquet(output)
+    own = table.loc[table["macem_kind"] == "row", list(frame)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(own, frame.reset_index(drop=True))

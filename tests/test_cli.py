@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -20,6 +22,8 @@ from sklearn.tree import DecisionTreeClassifier
 from macem import cli, files
 from macem.adapters import model_files
 from macem.errors import ModelError, UnsupportedModelError
+from macem.explainer import Explainer
+from macem.options import SearchOptions
 
 pytest.importorskip("pyarrow")
 
@@ -85,7 +89,11 @@ def test_a_toml_file_and_flags_over_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--config", "bad.toml"], "'sead', which is no option"),
+        (["--config", "bad.toml"], "'sead', which is no option; did you mean 'seed'?"),
+        (["--config", "types.toml"], "frozen = 'age', which is not a list"),
+        (["--chunk-rows", "0"], "chunk_rows=0"),
+        (["--timeout", "3"], "--timeout is for a model service"),
+        (["--adapter", "nowhere:Adapter"], "cannot be imported"),
         (["--config", "nothing.toml"], "cannot be read"),
         (["--base", "age"], "NAME=VALUE"),
         (["--ranges", "age=3"], "NAME=LOW:HIGH"),
@@ -99,9 +107,39 @@ def test_wrong_options_are_refused_before_any_work(
     folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "bad.toml").write_text("sead = 1\n")
+    (folder / "types.toml").write_text('frozen = "age"\n')
     assert explain(*options) == cli.REFUSED
     assert message in capsys.readouterr().err
     assert not (folder / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["seed = true", "chunk_rows = 1.5", "resume = 1", "time_limit = '3'", "base = 3", "output = 5", "options = 3"],
+)
+def test_a_value_of_another_type_in_a_toml_file(folder: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.toml").write_text(line)
+    assert explain("--config", "run.toml") == cli.REFUSED
+    assert f"run.toml sets {line.partition(' ')[0]} = " in capsys.readouterr().err
+
+
+def test_files_may_be_named_in_the_toml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["explain", "model.joblib", "rows.csv", "--config", "run.toml"]
+    (folder / "run.toml").write_text('background = "train.csv"\ntrust_pickle = true\nquiet = true\n')
+    assert cli.main(given) == cli.REFUSED
+    assert "no --output" in capsys.readouterr().err
+    assert cli.main([*given, "--output", "out.csv"]) == cli.DONE
+
+
+def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == cli.REFUSED
+    assert "explain a file of rows" in capsys.readouterr().err
+
+
+def test_an_adapter_of_the_users_choice(folder: Path) -> None:
+    assert explain("--adapter", "macem.adapters:BlackBoxAdapter", "--kinds", "positive", "--n-steps", "2") == cli.DONE
+    provenance = json.loads((folder / "out.csv.provenance.json").read_text(encoding="utf-8"))
+    assert provenance["path"].startswith("lockstep")
 
 
 def test_a_pickle_is_refused_with_the_reason(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,8 +160,6 @@ def test_bad_rows_give_their_own_exit_status(folder: Path, capsys: pytest.Captur
 def test_interruption_can_be_resumed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from macem.explainer import Explainer
-
     assert explain("--quiet", output="whole.csv") == cli.DONE
     full, calls = Explainer.explain, []
 
@@ -150,6 +186,8 @@ def test_report_of_a_result_file(folder: Path) -> None:
     assert 'id="row-5"' in text
     assert 'id="row-6"' not in text
     assert cli.main(["report", "rows.csv", "--output", "report.html"]) == cli.REFUSED
+    assert cli.main(["report", "out.csv", "--output", "report.html", "--labels", "good=granted now"]) == cli.DONE
+    assert "granted now" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_adapters_are_listed_and_broken_ones_told(
@@ -186,13 +224,31 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         assert expected in out
 
 
-def test_every_search_option_has_a_flag() -> None:
-    import dataclasses
+def parameters(function: Callable[..., object]) -> set[str]:
+    return set(inspect.signature(function).parameters)
 
-    from macem.options import SearchOptions
 
-    flags = cli._parser().parse_args(["explain", "m", "r", "--background", "b", "--output", "o"])
-    assert {field.name for field in dataclasses.fields(SearchOptions)} <= set(vars(flags))
+def test_every_option_of_the_api_has_a_flag_and_a_page(tmp_path: Path) -> None:
+    service = pytest.importorskip("macem.adapters.service")
+    flags = set(vars(cli._parser().parse_args(["explain", "m", "r"])))
+    asked = parameters(Explainer) | parameters(Explainer.explain) | parameters(SearchOptions)
+    # Tables and models are arguments; `options` is the search options; `progress` is --quiet.
+    assert asked - {"self", "model", "X_train", "X", "options", "progress"} <= flags
+    # `output` is the result file's name; columns have their names from the table; the others are for tests.
+    remote = parameters(service.RemoteModel) - {"url", "output", "columns", "sleep", "transport"}
+    assert remote | {"output_name"} <= flags
+    page = (Path(ROOT) / "docs" / "command.md").read_text(encoding="utf-8")
+    (tmp_path / "run.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert cli._read_toml(str(tmp_path / "run.toml"), list(flags))["names"] == {"duration": "the term in months"}
+    unsaid = {name for name in flags - {"command", "hint_when_stopped", "model", "rows"} if f"`{name}`" not in page}
+    assert not unsaid
+
+
+def test_a_toml_file_knows_the_type_of_every_option() -> None:
+    flags = vars(cli._parser().parse_args(["explain", "m", "r"]))
+    known = [name for _, names in cli.TOML_TYPES.values() for name in names]
+    assert set(known) <= set(flags)
+    assert len(known) == len(set(known))
 
 
 def test_model_files(tmp_path: Path, german_credit: tuple[pd.DataFrame, pd.Series]) -> None:
@@ -317,6 +373,7 @@ class Service(ThreadingHTTPServer):
 
     def __init__(self, model: DecisionTreeClassifier, dead_after: float = float("inf")) -> None:
         self.model, self.left = model, dead_after
+        self.token: str | None = None
         super().__init__(("127.0.0.1", 0), Answer)
 
     @property
@@ -331,6 +388,9 @@ class Answer(BaseHTTPRequestHandler):
         self.say({"name": "credit", "outputs": [{"name": "predict_proba", "datatype": "FP64", "shape": [-1, 2]}]})
 
     def do_POST(self) -> None:
+        if self.server.token is not None and self.headers["Authorization"] != f"Bearer {self.server.token}":
+            self.send_error(401)
+            return
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.left -= 1
         if self.server.left < 0:
@@ -377,6 +437,53 @@ def test_a_service_by_url_that_dies_and_comes_back(folder: Path, capsys: pytest.
     table = files.read_table("out.csv")
     shown = table[table[COLUMNS].notna().all(axis=1)]
     assert list(model.predict(shown[COLUMNS])) == list(shown["macem_prediction"])
+
+
+@pytest.mark.parametrize("where", ["flag", "toml"])
+def test_a_token_reaches_the_service_and_nothing_else(
+    folder: Path, where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("httpx")
+    options = ["--drop", "target", "--classes", "bad,good", "--n-steps", "2", "--kinds", "positive"]
+    if where == "flag":
+        header = ["--headers", "Authorization: Bearer ${CREDIT_TOKEN}"]
+    else:
+        (folder / "run.toml").write_text('[headers]\nAuthorization = "Bearer ${CREDIT_TOKEN}"\n')
+        header = ["--config", "run.toml"]
+    with Service(joblib.load("model.joblib")) as service:
+        service.token = "not-to-be-seen"
+        worker = Thread(target=service.serve_forever)
+        worker.start()
+        try:
+            assert explain(*options, model=service.url) == cli.FAILED
+            assert "401" in capsys.readouterr().err
+            assert explain(*options, *header, model=service.url) == cli.REFUSED
+            assert "${CREDIT_TOKEN}, which is not set" in capsys.readouterr().err
+            monkeypatch.setenv("CREDIT_TOKEN", "not-to-be-seen\n")
+            assert explain(*options, *header, "--report", "report.html", model=service.url) == cli.DONE
+        finally:
+            service.shutdown()
+            worker.join()
+    assert "not-to-be-seen" not in "".join(capsys.readouterr())
+    written = [path for path in folder.iterdir() if path.suffix in (".csv", ".json", ".html")]
+    assert {path.name for path in written} >= {"out.csv", "out.csv.provenance.json", "report.html"}
+    assert not [path for path in written if b"not-to-be-seen" in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("model", "header", "message"),
+    [
+        ("http://127.0.0.1:9/v2/models/m", "Authorization=x", "one has no colon"),
+        ("http://127.0.0.1:9/v2/models/m", "Authorization: two\nlines", "line break"),
+        ("http://me:secret@127.0.0.1:9/v2/models/m", "A: b", "holds a password"),
+        ("http://127.0.0.1:9/model", "A: b", "protocol"),
+    ],
+)
+def test_services_that_cannot_be_asked(
+    folder: Path, model: str, header: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain("--headers", header, model=model) == cli.REFUSED
+    assert message in capsys.readouterr().err
 
 
 # A process that dies at a call of macem's own code, wherever it falls: of explaining, of writing, or of joining.

@@ -48,8 +48,17 @@ def test_dtypes_can_be_given(tmp_path: Path) -> None:
     assert list(text_table(tmp_path, "zip\n007\n010\n", dtypes={"zip": "str"})["zip"]) == ["007", "010"]
     with pytest.raises(OptionError, match="'zap', which"):
         text_table(tmp_path, "zip\n007\n", dtypes={"zap": "str"})
-    with pytest.raises(OptionError, match="cannot be 'int64'"):
-        text_table(tmp_path, "zip\nx\n", dtypes={"zip": "int64"})
+    for cell, dtype in [("x", "int64"), ("1.5", "int64"), ("1.5", "Int64"), ("maybe", "bool"), ("1", "integer")]:
+        with pytest.raises(OptionError, match=f"cannot be '{dtype}'"):
+            text_table(tmp_path, f"zip\n{cell}\n", dtypes={"zip": dtype})
+
+
+def test_dtypes_that_know_missing_cells(tmp_path: Path) -> None:
+    dtypes = {"i": "Int64", "f": "Float64", "b": "boolean", "s": "string", "plain": "bool"}
+    table = text_table(tmp_path, "i,f,b,s,plain\n1,0.5,False,x,False\n,,,,true\n", dtypes=dtypes)
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dtypes
+    assert list(table.iloc[0]) == [1, 0.5, False, "x", False]
+    assert table.iloc[1, :4].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -81,6 +90,8 @@ def test_categories_and_narrow_dtypes_pass_through_parquet(tmp_path: Path) -> No
             "small": np.array([1, 2], np.int8),
             "single": np.array([0.1, 0.2], np.float32),
             "nullable": pd.array([1, None], dtype="Int64"),
+            "truth": pd.array([None, True], dtype="boolean"),
+            "text": pd.array(["a", None], dtype="string"),
         }
     )
     background.to_parquet(tmp_path / "rows.parquet")
@@ -94,6 +105,8 @@ def test_categories_and_narrow_dtypes_pass_through_parquet(tmp_path: Path) -> No
         "int8",
         "float",
         "int64",
+        "bool",
+        "string",
     ]
 
 
