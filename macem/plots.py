@@ -5,6 +5,7 @@ Colours are from Okabe and Ito's palette, and every mark also has a shape of its
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -281,7 +282,7 @@ def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -
     bars = [min(changes.loc[changes["kind"] == kind, "feature"].nunique(), MOST_FEATURES) for kind in COLOURS]
     n_bars = max(4, *bars)
     if axes is None:
-        axes = _new_figure((16, 3.2 + 0.42 * n_bars)).subplots(1, 3, width_ratios=(1, 1, 0.85))
+        axes = _new_figure((16, 3.2 + 0.42 * n_bars + 0.25 * len(classes))).subplots(1, 3, width_ratios=(1, 1, 0.85))
     for ax, kind in zip(axes, COLOURS, strict=False):
         rows = summary[summary["kind"] == kind]
         _draw_frequencies(ax, changes[changes["kind"] == kind], rows, classes, n_bars)
@@ -309,7 +310,8 @@ def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, class
         )
         left += share
     ax.set_yticks(range(len(names)), [_wrapped(name) for name in names])
-    ax.set_ylim(n_bars - 0.4, -0.6)
+    # Room for the legend under the bars, since the shortest of them may be long.
+    ax.set_ylim(n_bars - 0.4 + 0.6 * (len(classes) + 1), -0.6)
     if names:
         ax.legend(title="predicted class", frameon=False, fontsize=12, title_fontsize=12, loc="lower right")
     else:
@@ -710,8 +712,10 @@ def _title(ax: Axes, text: str, colour: str = ROW) -> None:
 def _wrapped(text: Any, width: int = 24, n_lines: int = 3) -> str:
     """A text on a few lines; a dollar sign stays what it is."""
     text = " ".join(str(text).split())
-    if n_lines == 1:
+    if n_lines == 1 or len(text) <= width:
         lines = [text if len(text) <= width else text[: width - 1] + "…"]
     else:
-        lines = textwrap.wrap(text, width, max_lines=n_lines, placeholder="…")
-    return "\n".join(lines).replace("$", r"\$")
+        # Names have no spaces: a mark with one says where else a line may end.
+        marked = re.sub(r"(?<=\w[_/.])(?=\w)", "\0 ", text)
+        lines = textwrap.wrap(marked, width, max_lines=n_lines, placeholder="…")
+    return "\n".join(lines).replace("\0 ", "").replace("\0", "").replace("$", r"\$")

@@ -52,6 +52,8 @@ def is_missing(value: object) -> bool:
 def readable(value: object, decimals: int | None = None) -> str:
     """Show a cell: whole numbers without a point, others with about six digits, a missing one as ``missing``.
 
+    An empty text is shown as ``""``.
+
     Parameters
     ----------
     value : object
@@ -62,7 +64,7 @@ def readable(value: object, decimals: int | None = None) -> str:
     if is_missing(value):
         return "missing"
     if not isinstance(value, (float, np.floating)):
-        return str(value)
+        return str(value) or '""'
     if not np.isfinite(value):
         return str(float(value))
     if value == 0:

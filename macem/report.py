@@ -70,11 +70,13 @@ def render(
     environment = Environment(loader=PackageLoader("macem"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     words = {"templates": templates, "names": names, "labels": labels}
     summary = explanations.summary()
+    counts = explanations.provenance.get("counts", {})  # of a whole batch, of which these may be the first rows
     predictions = [_label(row, labels) for row in explanations if row.error is None]
     return environment.get_template("report.html").render(
         title=title or "Contrastive explanations",
         rows=[_row(explanation, words) for explanation in explanations],
-        errors=sum(row.error is not None for row in explanations),
+        n_left_out=max(0, counts.get("explained", 0) - len(explanations)),
+        n_errors=sum(row.error is not None for row in explanations) + counts.get("errors", 0),
         classes=sorted({label: predictions.count(label) for label in set(predictions)}.items()),
         kinds=[_kind(kind, summary[summary["kind"] == kind]) for kind in ("positive", "negative")],
         frequencies=_frequencies(explanations, names or {}),
@@ -165,4 +167,6 @@ def _frequencies(explanations: Explanations, names: Mapping[Any, str]) -> list[d
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_text(inner)}" for name, inner in value.items()) or "none"
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)

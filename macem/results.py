@@ -405,8 +405,8 @@ def _quoted_pair(start: Any, end: Any) -> tuple[str, str]:
     """Two cells for a sentence: texts in quotation marks, so that "none" or an empty text can be told from prose."""
     first, second = readable_pair(start, end)
     return (
-        f'"{first}"' if isinstance(start, str) else first,
-        f'"{second}"' if isinstance(end, str) else second,
+        f'"{start}"' if isinstance(start, str) else first,
+        f'"{end}"' if isinstance(end, str) else second,
     )
 
 

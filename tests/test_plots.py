@@ -58,6 +58,19 @@ def test_long_names_and_dollars() -> None:
     assert max(len(line) for text in texts(ax)[:12] for line in text.split("\n")) < 200
 
 
+def test_names_break_between_their_words() -> None:
+    assert plots._wrapped("od280/od315_of_diluted_wines") == "od280/od315_of_\ndiluted_wines"
+    assert plots._wrapped("a_name_of_24_letters_now") == "a_name_of_24_letters_now"
+    assert plots._wrapped("x" * 80).split("\n")[0] == "x" * 24
+
+
+def test_the_legend_of_a_batch_covers_no_bar() -> None:
+    for ax in plots.plot_batch(explanations(8))[:2]:
+        ax.figure.canvas.draw()
+        legend = ax.get_legend().get_window_extent()
+        assert all(bar.get_window_extent().y0 > legend.y1 for bar in ax.patches if bar.get_width())
+
+
 def test_a_missing_value_has_a_place() -> None:
     plots.plot_explanation(explanation(duration=np.nan)).figure.canvas.draw()
     for ax in plots.plot_application(explanation(duration=None)):

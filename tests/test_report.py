@@ -57,6 +57,16 @@ def test_wide_rows_leave_out_their_values() -> None:
     assert "column 99" not in report.render(Explanations((wide,)))
 
 
+def test_the_first_rows_of_a_batch_say_so() -> None:
+    first = explanations(3)
+    counts = {"explained": 1200, "errors": 2}
+    text = report.render(Explanations(first.rows, {"counts": counts, "options": {}}))
+    assert f"{1200 - len(first):,} more in the result file" in text
+    assert f"{2 + sum(row.error is not None for row in first)} not explained" in text
+    assert "explained: 1200, errors: 2" in text
+    assert "more in the result file" not in report.render(first)
+
+
 def test_an_empty_batch(tmp_path: Path) -> None:
     path = report.write_report(Explanations(), tmp_path / "report.html")
     assert "<b>0</b> rows" in path.read_text(encoding="utf-8")

@@ -34,6 +34,7 @@ from tests.hand_made import contrast, explanation, explanations
         (pd.NA, "missing"),
         (pd.NaT, "missing"),
         ("nan", "nan"),
+        ("", '""'),
         (np.inf, "inf"),
     ],
 )
