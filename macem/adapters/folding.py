@@ -132,6 +132,8 @@ class Probe:
     def known_values(self, source: int) -> NDArray[Any]:
         """Return the vocabulary of a column, as an array of numbers where it holds only such."""
         values = self.sources.vocabulary.get(source, [])
+        if source in self.sources.objects:
+            return _objects(values)
         kinds = {type(value) for value in values}
         plain = len(kinds) == 1 and kinds <= {bool, int, float}
         if not plain and kinds and kinds <= {int, float}:

@@ -52,6 +52,8 @@ class Sources:
         Columns that an encoder reads as categories.
     vocabulary : dict of int to list
         Values that an encoder, or an imputer looking for a marker, tells from all others.
+    objects : set of int
+        Columns whose categories an encoder holds as objects; it may not take numbers of another type for them.
     breaks : dict of int to list of float
         Numbers beside which a column need not be monotone.
     rough : set of int
@@ -60,6 +62,7 @@ class Sources:
 
     encoded: set[int] = field(default_factory=set)
     vocabulary: dict[int, list[Any]] = field(default_factory=dict)
+    objects: set[int] = field(default_factory=set)
     breaks: dict[int, list[float]] = field(default_factory=dict)
     rough: set[int] = field(default_factory=set)
 
@@ -283,7 +286,10 @@ def _encoded(encoder: Any, columns: Columns, sources: Sources, categories: Seque
         if column.coded:
             continue
         _need_raw(encoder, [column])
-        values = np.asarray(values).tolist() if not isinstance(values, list) else values
+        if isinstance(values, np.ndarray):
+            if values.dtype.kind == "O":
+                sources.objects.add(column.source)
+            values = values.tolist()
         sources.encoded.add(column.source)
         sources.tell_apart(column.source, values)
     return [replace(column, raw=False, ordered=False, coded=True) for column in columns]

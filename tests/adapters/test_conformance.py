@@ -155,6 +155,7 @@ def labelled_booster():
     return Case(booster, table, accepts_nan=True, accepts_inf=True, probabilities=probabilities)
 
 
+@pytest.mark.filterwarnings("ignore:.*booster=gblinear. is deprecated")  # XGBoost 3.4
 class TestXGBoost(AdapterConformance):
     package = "xgboost"
     adapter = XGBoostAdapter

@@ -23,6 +23,7 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
@@ -62,6 +63,17 @@ def target(model: Any) -> Any:
     return make_pipeline(make_column_transformer((encoder, TEXT), remainder="passthrough"), model)
 
 
+def kept(model: Any) -> Any:
+    """Categories pass the transformers, and the model reads them itself."""
+    scale = make_column_transformer((StandardScaler(), [*X.columns.drop(TEXT)]), ("passthrough", TEXT))
+    return make_pipeline(scale.set_output(transform="pandas"), model)
+
+
+def counted(model: Any) -> Any:
+    library = pytest.importorskip("category_encoders")
+    return make_pipeline(library.CountEncoder(cols=TEXT), model)
+
+
 def voting(*models: Any, **options: Any) -> Any:
     return VotingClassifier([(str(place), model) for place, model in enumerate(models)], **options)
 
@@ -77,6 +89,7 @@ TABLES: dict[str, Model] = {
     "extra tree": lambda: ordinal(ExtraTreeClassifier(max_depth=6, random_state=0)),
     "forest": lambda: one_hot(FOREST),
     "forest, target encoder": lambda: target(FOREST),
+    "forest, frequency encoder": lambda: counted(FOREST),
     "extra trees": lambda: ordinal(ExtraTreesClassifier(10, random_state=0)),
     "boosting": lambda: one_hot(BOOSTING),
     "boosting, exponential": lambda: ordinal(GradientBoostingClassifier(loss="exponential", n_estimators=10)),
@@ -103,7 +116,11 @@ BLACK_BOXES: dict[str, Model] = {
     "stacking, passthrough": lambda: one_hot(StackingClassifier([("a", FOREST)], FOREST, cv=2, passthrough=True)),
     "calibrated, isotonic": lambda: one_hot(calibrated("isotonic")),
     "calibrated, temperature": lambda: one_hot(calibrated("temperature")),
+    "one against all": lambda: one_hot(OneVsRestClassifier(FOREST)),
     "line": lambda: one_hot(LINEAR),
+    "xgboost, linear": lambda: one_hot(xgb(booster="gblinear")),
+    "lightgbm, linear leaves": lambda: one_hot(lgbm(linear_tree=True)),
+    "lightgbm, stops early": lambda: one_hot(lgbm(pred_early_stop=True)),
 }
 
 
@@ -135,9 +152,10 @@ LIGHTGBM: dict[str, Model] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*(asked as a black box|booster=gblinear. is deprecated|no_silent_downcasting)")
 @pytest.mark.parametrize("name", [*TABLES, *BLACK_BOXES, *XGBOOST, *LIGHTGBM])
 def test_a_pipeline(name: str) -> None:
-    model = (TABLES | BLACK_BOXES | XGBOOST | LIGHTGBM)[name]().fit(X, CODES if name in XGBOOST else LABELS)
+    model = (TABLES | BLACK_BOXES | XGBOOST | LIGHTGBM)[name]().fit(X, CODES if "xgboost" in name else LABELS)
     explained(macem.Explainer(model, X), model.predict, compiled=name not in BLACK_BOXES)
 
 
@@ -151,6 +169,9 @@ def as_categories(model: Any) -> Any:
 NATIVE: dict[str, Model] = {
     "histogram boosting": lambda: as_categories(HISTOGRAM),
     "histogram boosting, last in a pipeline": lambda: as_categories(make_pipeline(HISTOGRAM)),
+    "histogram boosting, behind a scaler": lambda: as_categories(kept(HISTOGRAM)),
+    "xgboost, behind a scaler": lambda: as_categories(kept(xgb(enable_categorical=True))),
+    "lightgbm, behind a scaler": lambda: as_categories(kept(lgbm())),
     "xgboost": lambda: as_categories(xgb(enable_categorical=True)),
     "lightgbm": lambda: as_categories(lgbm()),
     "lightgbm, booster": lambda: as_categories(lgbm()).booster_,

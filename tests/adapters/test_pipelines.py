@@ -443,6 +443,18 @@ def test_a_union_with_weights() -> None:
         assert_equal_answers(pipeline, oracle, rows)
 
 
+@pytest.mark.parametrize("encoder", [ONE_HOT, OrdinalEncoder(encoded_missing_value=-1), TargetEncoder(cv=2)])
+def test_integers_that_stand_in_a_column_of_objects(encoder: Any) -> None:
+    """As a database gives them where some are missing; scikit-learn's encoders then take no array of integers."""
+    X = table()[["grade", "amount"]].astype({"grade": object})
+    X.loc[X.index % 5 == 0, "grade"] = None
+    y = (X["grade"] == 3) | (X["amount"] > 3500.0)
+    pipeline = make_pipeline(make_column_transformer((encoder, ["grade"]), (SimpleImputer(), ["amount"])), forest())
+    oracle = folded(pipeline.fit(X, y))
+    assert_equal_answers(pipeline, oracle, X)
+    assert_equal_answers(pipeline, oracle, X.assign(grade=pd.Series(["other", 9, *X["grade"][2:]], dtype=object)))
+
+
 @pytest.mark.parametrize("dtype", ["str", "category", "object"])
 @pytest.mark.parametrize("n_rows", [1, 20, 500])
 def test_strings_of_every_type(dtype: str, n_rows: int) -> None:
