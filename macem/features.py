@@ -288,8 +288,8 @@ class Features:
         changed = (numbers != own) & ~(np.isnan(numbers) & np.isnan(own))
         moved = np.flatnonzero(changed.any(axis=0))
         if _is_one_float_block(like) and all(self.levels[at] is None for at in moved):
-            values = like.to_numpy(copy=True)  # thousands of columns at once
-            values[changed] = numbers[changed]
+            old = like.to_numpy()  # thousands of columns at once
+            values = np.where(changed, numbers, old).astype(old.dtype, copy=False)
             return pd.DataFrame(values, index=like.index, columns=like.columns)
         replaced = {}
         for at in moved:

@@ -129,6 +129,7 @@ class TreeEnsemble(NamedTuple):
     special: int  # 0: all nodes compare; sum of 1 where some ask for categories, 2 where zero counts as missing at some
     total: float  # the weighted sum is divided by it
     n_classes: int
+    depth: int  # splits on the longest path
 
 
 def _union(number: type, bits: type) -> np.dtype[Any]:
@@ -214,11 +215,11 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
 LANES = 8  # trees that are walked side by side, so that a processor waits for memory eight times less
 BLOCK = 64  # rows whose keys stay in the first cache while a group of trees is walked
 BRANCH_STRIDE = 3  # the same for branches, which are shorter
-STRIDE = 6  # levels between looks for the end; 4 to 8 measure alike
+STRIDE = 6  # levels at most between looks for the end; 4 to 8 measure alike
 
 
 @inner
-def walk_narrow(nodes: U8, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
+def walk_narrow(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
     """Walk eight trees of narrow nodes with rows that have no missing value and ask for no category.
 
     The lanes are written out: in registers they take half the time of an array (9.6 ns against 20 a tree of depth 6).
@@ -226,11 +227,12 @@ def walk_narrow(nodes: U8, first: U8, keys: U8, n_rows: int, leaves: U8) -> None
     tree0, tree1, tree2, tree3 = first[0], first[1], first[2], first[3]
     tree4, tree5, tree6, tree7 = first[4], first[5], first[6], first[7]
     leaf = np.uint64(0xFFFFFFFF00000000)
+    stride = min(depth, STRIDE)
     for number in range(n_rows):
         row = np.uint64(number)
         at0, at1, at2, at3, at4, at5, at6, at7 = tree0, tree1, tree2, tree3, tree4, tree5, tree6, tree7
         while True:
-            for _ in range(STRIDE):
+            for _ in range(stride):
                 at0 = tree0 + narrow_step(nodes[at0], keys, row)
                 at1 = tree1 + narrow_step(nodes[at1], keys, row)
                 at2 = tree2 + narrow_step(nodes[at2], keys, row)
@@ -304,9 +306,14 @@ def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
             for tree in range(table.member[member].first_tree, end, LANES):
                 n_trees = group_of(table.tree, tree, end, first)
                 if narrow:
-                    walk_narrow(table.nodes, first, keys, n_block, leaves)
+                    walk_narrow(table.nodes, table.depth, first, keys, n_block, leaves)
                 else:
                     walk_any(table, first, keys, n_block, leaves)
+                if one_output(table, tree, n_trees):
+                    for column in range(width):
+                        output = table.tree[tree].output + column
+                        add_group(table.values, column, leaves, n_block, single, raw[start:], output)
+                    continue
                 for lane in range(n_trees):
                     output = table.tree[tree + lane].output
                     for column in range(width):
@@ -330,6 +337,50 @@ def add_leaves(values: F8, column: int, leaves: U8, n_rows: int, single: bool, r
         row = np.uint64(number)
         total = raw[row, np.uint64(output)] + values[leaves[row], np.uint64(column)]
         raw[row, np.uint64(output)] = np.float64(np.float32(total)) if single else total
+
+
+@inlined
+def one_output(table: TreeEnsemble, tree: int, n_trees: int) -> bool:
+    """Whether eight trees add to the same raw outputs, as those of all models but boosters of many classes do."""
+    same = n_trees == LANES
+    for lane in range(1, n_trees):
+        same &= table.tree[tree + lane].output == table.tree[tree].output
+    return same
+
+
+@inlined
+def add_group(values: F8, column: int, leaves: U8, n_rows: int, single: bool, raw: F8, output: int) -> None:
+    """`add_leaves` of eight trees, in their order; a sum that stays in a register takes a third of the time off."""
+    at = np.uint64(output)
+    place = np.uint64(column)
+    for number in range(n_rows):
+        row = np.uint64(number)
+        told0, told1 = values[leaves[0, row], place], values[leaves[1, row], place]
+        told2, told3 = values[leaves[2, row], place], values[leaves[3, row], place]
+        told4, told5 = values[leaves[4, row], place], values[leaves[5, row], place]
+        told6, told7 = values[leaves[6, row], place], values[leaves[7, row], place]
+        raw[row, at] = sum_of_eight(raw[row, at], told0, told1, told2, told3, told4, told5, told6, told7, single)
+
+
+@inlined
+def sum_of_eight(
+    total: float,
+    told0: float,
+    told1: float,
+    told2: float,
+    told3: float,
+    told4: float,
+    told5: float,
+    told6: float,
+    told7: float,
+    single: bool,
+) -> float:
+    """A sum in order, in float64 or rounded to float32 after each term."""
+    if single:
+        total32 = np.float32(total) + np.float32(told0) + np.float32(told1) + np.float32(told2) + np.float32(told3)
+        total32 = total32 + np.float32(told4) + np.float32(told5) + np.float32(told6) + np.float32(told7)
+        return np.float64(total32)
+    return total + told0 + told1 + told2 + told3 + told4 + told5 + told6 + told7
 
 
 @inlined
@@ -941,7 +992,6 @@ class Axes(NamedTuple):
     node_cut: I8  # (n_nodes,) place of a node's threshold among its feature's cuts; on levels, its first level word
     level_word: U8  # bit sets of the levels (by level number, from 0) that go left
     level_code: F8  # (L,) what the table reads for each level
-    depth: int  # levels of the deepest tree
     single: int  # 1: numbers are rounded to float32 before they are compared
 
 
@@ -995,29 +1045,26 @@ def rows_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, column: 
 
 
 @inner
-def add_group(table: TreeEnsemble, tree: int, n_trees: int, at: U8, n_rows: int, single: bool, raw: F8) -> bool:
+def add_box(table: TreeEnsemble, tree: int, n_trees: int, at: U8, n_rows: int, single: bool, raw: F8) -> bool:
     """Add eight trees that say the same to all rows, in one pass; False, and nothing added, where they do not."""
     output = table.tree[tree].output
+    if not one_output(table, tree, n_trees):
+        return False
     for lane in range(LANES):
         split, _, _, _ = node_at(table, at[lane])
-        is_leaf = split == (MISSING if table.wide == 1 else MISSING >> np.uint64(32))
-        if n_trees < LANES or not is_leaf or table.tree[tree + lane].output != output:
+        if split != (MISSING if table.wide == 1 else MISSING >> np.uint64(32)):  # no leaf
             return False
-    for column in range(table.values.shape[1]):
+    for number in range(table.values.shape[1]):
+        column = np.uint64(number)
         told0, told1 = table.values[at[0], column], table.values[at[1], column]
         told2, told3 = table.values[at[2], column], table.values[at[3], column]
         told4, told5 = table.values[at[4], column], table.values[at[5], column]
         told6, told7 = table.values[at[6], column], table.values[at[7], column]
-        scores = raw[output + column]
-        if single:
-            for row in range(n_rows):
-                total32 = np.float32(scores[np.uint64(row)]) + np.float32(told0) + np.float32(told1)
-                total32 = total32 + np.float32(told2) + np.float32(told3) + np.float32(told4) + np.float32(told5)
-                scores[np.uint64(row)] = np.float64(total32 + np.float32(told6) + np.float32(told7))
-        else:
-            for row in range(n_rows):
-                total = scores[np.uint64(row)] + told0 + told1 + told2 + told3 + told4 + told5 + told6 + told7
-                scores[np.uint64(row)] = total
+        scores = raw[output + number]
+        for row in range(n_rows):
+            total = scores[np.uint64(row)]
+            total = sum_of_eight(total, told0, told1, told2, told3, told4, told5, told6, told7, single)
+            scores[np.uint64(row)] = total
     return True
 
 
@@ -1079,7 +1126,7 @@ def raw_scores_nearby(table: TreeEnsemble, n_rows: int, nearby: Nearby) -> None:
             for lane in range(LANES):
                 nearby.at[lane] = nearby.first[lane]
             walk_box(table, nearby.first, nearby.smallest, nearby.largest, nearby.at)
-            if not add_group(table, tree, n_trees, nearby.at, n_rows, single, nearby.raw):
+            if not add_box(table, tree, n_trees, nearby.at, n_rows, single, nearby.raw):
                 for lane in range(n_trees):
                     output = table.tree[tree + lane].output
                     walk_apart(
@@ -1384,7 +1431,7 @@ def answer_one(
         for tree in range(table.member[member].first_tree, end, LANES):
             n_trees = group_of(table.tree, tree, end, scratch.first)
             if narrow:
-                walk_narrow(table.nodes, scratch.first, scratch.keys, one, scratch.group)
+                walk_narrow(table.nodes, table.depth, scratch.first, scratch.keys, one, scratch.group)
             else:
                 walk_any(table, scratch.first, scratch.keys, one, scratch.group)
             for lane in range(n_trees):
@@ -1747,6 +1794,8 @@ CHILD = record(
 SLOT = record(
     n_states=np.int64,
     n_rounds=np.int64,  # how many rounds of profiles were asked
+    gained=np.int64,  # the last of them that found a nearer example
+    nearest=np.float64,  # what that costs; inf: none yet
     polished=np.float64,  # the cost that the last inward round started from; inf: still outward
     price=np.float64,  # cost of a unit of margin; 0: not yet known
     missing=np.float64,  # margin that the anchor lacks
@@ -1771,6 +1820,8 @@ def start_beam(plan: Plan, problems: Problems, weights: Weights, beam: Beam, slo
     beam.state[slot, 0].cost = cost_of(plan, weights, problems, p, problems.anchor[p])
     beam.slot[slot].n_states = 1
     beam.slot[slot].n_rounds = 0
+    beam.slot[slot].gained = 0
+    beam.slot[slot].nearest = np.inf
     beam.slot[slot].polished = np.inf
     beam.slot[slot].price = 0.0
     clear_children(beam, slot)
@@ -1798,6 +1849,7 @@ def absorb_moves(
         if cheapest < np.inf:
             beam.slot[slot].price = cheapest / missing
     own_cost = beam.state[slot, state].cost
+    steepest = steepest_gain(moves, n_moves, own_cost, own_margin)
     for trade_off in range(len(TRADE_OFFS)):
         worst = worst_child(beam, slot, trade_off)
         for move in range(n_moves):
@@ -1806,6 +1858,8 @@ def absorb_moves(
             score = cost + TRADE_OFFS[trade_off] * beam.slot[slot].price * max(-margin, 0.0)
             if score >= beam.child[slot, worst].score or moves[move].reached or cost >= bound:
                 continue
+            if bound < np.inf and (bound - cost) * steepest <= -margin:
+                continue  # what is left to spend would not do, even if every move gained as much as the best of these
             if (margin <= own_margin and cost >= own_cost) or is_known(beam, slot, trade_off, cost, margin):
                 continue
             for feature in range(beam.grown.shape[2]):
@@ -1813,6 +1867,20 @@ def absorb_moves(
             beam.grown[slot, worst, moves[move].feature] = moves[move].number
             set_child(beam, slot, worst, cost, margin, score)
             worst = worst_child(beam, slot, trade_off)
+
+
+@inner
+def steepest_gain(moves: Records, n_moves: int, own_cost: float, own_margin: float) -> float:
+    """The most margin that a unit of cost gains, or saves, among the moves of a state."""
+    steepest = 0.0
+    for move in range(n_moves):
+        gain = moves[move].margin - own_margin
+        extra = moves[move].cost - own_cost
+        if gain > 0.0 and extra <= 0.0:
+            return np.inf
+        if gain > 0.0:
+            steepest = max(steepest, gain / extra)
+    return steepest
 
 
 @inner
@@ -1868,11 +1936,29 @@ def clear_children(beam: Beam, slot: int) -> None:
 
 @inner
 def next_states(
-    plan: Plan, weights: Weights, problems: Problems, beam: Beam, slot: int, p: int, best: Best, max_rounds: int
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    beam: Beam,
+    slot: int,
+    p: int,
+    best: Best,
+    max_rounds: int,
+    patience: int,
 ) -> None:
-    """Replace the states by the children of the last outward round, or by those of an inward round around the best."""
+    """Replace the states by the children of the last outward round, or by those of an inward round around the best.
+
+    Outward rounds end after `max_rounds`, or once `patience` of them have found nothing nearer than before.
+    """
     beam.slot[slot].n_rounds += 1
-    n_rounds = max_rounds if beam.slot[slot].polished == np.inf else INWARD_ROUNDS
+    if best.row[p].cost < beam.slot[slot].nearest * (1.0 - 1e-6):
+        beam.slot[slot].nearest = best.row[p].cost
+        beam.slot[slot].gained = beam.slot[slot].n_rounds
+    n_rounds = max_rounds
+    if beam.slot[slot].polished < np.inf:
+        n_rounds = INWARD_ROUNDS
+    elif best.row[p].cost < np.inf:
+        n_rounds = min(max_rounds, beam.slot[slot].gained + patience)
     n_states = grow_children(beam, slot, best.row[p].cost) if beam.slot[slot].n_rounds < n_rounds else 0
     clear_children(beam, slot)
     if n_states == 0 and best.row[p].cost < beam.slot[slot].polished * (1.0 - 1e-6):
@@ -1999,6 +2085,7 @@ def refine_rows(
     beam: Beam,
     scratch: Scratch,
     max_rounds: int,
+    patience: int,
     sensitivity: F8,
 ) -> None:
     """Improve the best numbers of every problem over the axis profiles of a table; with 0 rounds only inward.
@@ -2020,7 +2107,7 @@ def refine_rows(
             continue
         start_beam(plan, problems, weights, beam, 0, p)
         if max_rounds == 0:
-            next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
+            next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
         while beam.slot[0].n_states > 0 and not best.row[p].exhausted:
             for state in range(beam.slot[0].n_states):
                 if beam.state[0, state].cost >= best.row[p].cost and beam.slot[0].polished == np.inf:
@@ -2053,7 +2140,7 @@ def refine_rows(
                         moves[cheapest].reached = False
                 absorb_moves(beam, 0, state, best.row[p].cost, moves, n_moves, own_margin)
                 jump(table, axes, plan, weights, problems, p, best, beam, 0, state, n_moves, own_margin, scratch)
-            next_states(plan, weights, problems, beam, 0, p, best, max_rounds)
+            next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
 
 
 @allocating
@@ -2342,11 +2429,18 @@ def start_beams(plan: Plan, problems: Problems, weights: Weights, beam: Beam, ro
 
 @compiled
 def next_states_of_rows(
-    plan: Plan, weights: Weights, problems: Problems, beam: Beam, rows: I8, best: Best, max_rounds: int
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    beam: Beam,
+    rows: I8,
+    best: Best,
+    max_rounds: int,
+    patience: int,
 ) -> None:
     """`next_states` for the problems `rows`, each in its own slot."""
     for at in range(rows.size):
-        next_states(plan, weights, problems, beam, rows[at], rows[at], best, max_rounds)
+        next_states(plan, weights, problems, beam, rows[at], rows[at], best, max_rounds, patience)
 
 
 @compiled

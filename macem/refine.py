@@ -12,6 +12,7 @@ from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
 __all__ = ["batched", "on_table", "sensitivity_asked", "sensitivity_on_table"]
 
 MAX_ROUNDS = 12  # outward rounds; inward rounds end by themselves
+PATIENCE = 2  # outward rounds on a table that find nothing nearer; with 12 twice the profiles lead as near
 GRID_STEPS = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the range, where no profile can be read
 BLACK_BOX_WIDTH = 4  # states per outward round: a black box answers every move by a query
 
@@ -47,6 +48,7 @@ def on_table(
         _beam(1, options.beam_width, plan.feature.size - 1),
         scratch,
         max_rounds,
+        PATIENCE,
         np.empty((0, 0)),
     )
 
@@ -56,7 +58,7 @@ def sensitivity_on_table(problems: Problems, table: TreeEnsemble, axes: Axes, pl
     sensitivity = np.zeros(problems.anchor.shape)
     nothing = Work.on(problems, Limits()).best
     beam, scratch = _beam(1, len(kernel.TRADE_OFFS), plan.feature.size - 1), scratch_for(table, axes, plan)
-    kernel.refine_rows(table, axes, plan, weights, problems, nothing, beam, scratch, 0, sensitivity)
+    kernel.refine_rows(table, axes, plan, weights, problems, nothing, beam, scratch, 0, 0, sensitivity)
     return sensitivity
 
 
@@ -94,7 +96,7 @@ def batched(work: Work, plan: Plan, weights: Weights, ask: Ask, limits: Limits) 
             row["n_queries"][p] += moves.size
             kernel.absorb_moves_of_row(beam, p, state, row["cost"][p], moves, moves.size - 1, margins[at - 1])
         row["exhausted"][still] |= row["n_queries"][still] >= work.best.max_queries
-        kernel.next_states_of_rows(plan, weights, work.problems, beam, still, work.best, MAX_ROUNDS)
+        kernel.next_states_of_rows(plan, weights, work.problems, beam, still, work.best, MAX_ROUNDS, MAX_ROUNDS)
         still = still[(beam.slot["n_states"][still] > 0) & ~row["exhausted"][still]]
 
 
@@ -166,7 +168,7 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         reach=reach,
         reachable=np.zeros(n_words[-1], np.uint64),
         own_levels=np.zeros(n_words[-1], np.uint64),
-        branch=kernel.records(kernel.BRANCH, 2 * kernel.LANES * (axes.depth + trees.MOST_LEVEL_WORDS)),
+        branch=kernel.records(kernel.BRANCH, 2 * kernel.LANES * (table.depth + trees.MOST_LEVEL_WORDS + 1)),
         lane=kernel.records(kernel.BRANCH, kernel.LANES),
         at=np.zeros(kernel.LANES, np.uint64),
         step=np.zeros((n_cells, n_outputs)),

@@ -153,7 +153,7 @@ def pack(
     """
     trees = [tree for member in members for tree in member.trees]
     n_codes = _count_codes(trees, n_features)
-    nodes, children, tree_first = _breadth_first(trees)
+    nodes, children, tree_first, depth = _breadth_first(trees)
     zero_missing = any(tree.zero_is_missing is not None for tree in trees)
     wide = (
         not single
@@ -206,6 +206,7 @@ def pack(
         + kernel.ZERO_MISSING * any(tree.zero_is_missing is not None for tree in trees),
         total=float(sum(member.weight for member in members) if total is None else total),
         n_classes=n_classes,
+        depth=depth,
     )
 
 
@@ -218,11 +219,11 @@ def _count_codes(trees: Sequence[Tree], n_features: int) -> NDArray[np.int64]:
     return n_codes
 
 
-def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8]:
+def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, int]:
     """Order the reachable nodes of all trees at once so that siblings are adjacent.
 
     Returns their places among the nodes of all trees, each one's left child's place within its new tree (its own at a
-    leaf), and the first node of each tree.
+    leaf), the first node of each tree, and the splits on the longest path.
     """
     sizes = np.array([tree.feature.size for tree in trees], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
@@ -245,7 +246,8 @@ def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8]:
     grows = inner[nodes]
     before: I8 = np.cumsum(grows) - grows  # nodes with children before this one
     children = 1 + 2 * (before - before[tree_first[owner]]) if nodes.size else before
-    return nodes, np.where(grows, children, np.arange(nodes.size) - tree_first[owner]), tree_first
+    depth = max(len(levels) - 2, 0)  # without the empty level that it starts with, and the roots
+    return nodes, np.where(grows, children, np.arange(nodes.size) - tree_first[owner]), tree_first, depth
 
 
 def _column(trees: Sequence[Tree], name: str, nodes: I8) -> NDArray[Any]:
@@ -364,23 +366,11 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
         node_cut=node_cut,
         level_word=level_word,
         level_code=level_code,
-        depth=_depth(table),
         single=table.single,
     )
     if level_word.size:
         kernel.fill_level_words(table, axes, plan)
     return axes
-
-
-def _depth(table: TreeEnsemble) -> int:
-    """Levels of the deepest tree."""
-    _, _, is_leaf, children = _unpack(table)
-    depth, level = 0, table.tree["first"][:-1]
-    while level.size:
-        depth += 1
-        level = children[level[~is_leaf[level]]]
-        level = np.concatenate([level, level + 1])
-    return depth
 
 
 def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], I8, NDArray[np.bool_], I8]:

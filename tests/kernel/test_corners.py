@@ -148,8 +148,9 @@ def test_no_more_inward_states_than_the_beam_is_wide(plain_kernel: ModuleType, f
 
 def refined(plain_kernel: ModuleType, s: Setting, work: Work) -> Work:
     scratch = refine.scratch_for(s.table, s.axes, s.plan)
+    beam = refine._beam(1, 8, 3)
     plain_kernel.refine_rows(
-        s.table, s.axes, s.plan, s.weights, s.problems, work.best, refine._beam(1, 8, 3), scratch, 12, np.empty((0, 0))
+        s.table, s.axes, s.plan, s.weights, s.problems, work.best, beam, scratch, 12, 12, np.empty((0, 0))
     )
     return work
 

@@ -64,6 +64,7 @@ def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
         refine._beam(1, s.options.beam_width, s.plan.feature.size - 1),
         refine.scratch_for(s.table, s.axes, s.plan),
         refine.MAX_ROUNDS,
+        refine.PATIENCE,
         np.empty((0, 0)),
     )
     assert_array_equal(work.best.numbers, compiled.best.numbers)
