@@ -76,7 +76,7 @@ class Probe:
         self.read_by_model.add(column.source)
         self.sources.encoded.add(column.source)
         self.sources.tell_apart(column.source, known)
-        self.columns[feature] = replace(column, ordered=False, coded=True)
+        self.columns[feature] = replace(column, coded=True)
 
     def name(self, source: int) -> Any:
         return source if self.names is None else self.names[source]

@@ -188,7 +188,8 @@ def calibrated(model: Any) -> Oracle:
     parts = [_sigmoid(model, fold) for fold in folds]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or obstacle(known):
-        return over_members(model, f"its {model.method} calibration is no sum of trees")
+        of = f" of {len(model.classes_)} classes" if len(model.classes_) > 2 else ""
+        return over_members(model, f"its {model.method} calibration{of} is no sum of trees")
     return _join(model, known, BlackBoxOracle(model))
 
 

@@ -30,15 +30,12 @@ class Column:
         The user's column that it is computed from.
     raw : bool
         It still holds the user's values, except where an imputer put another one.
-    ordered : bool
-        It is a monotone function of the user's number, between the breaks of the source.
     coded : bool
         It is the same for all values outside the vocabulary of the source.
     """
 
     source: int
     raw: bool = True
-    ordered: bool = True
     coded: bool = False
 
 
@@ -292,7 +289,7 @@ def _encoded(encoder: Any, columns: Columns, sources: Sources, categories: Seque
             values = values.tolist()
         sources.encoded.add(column.source)
         sources.tell_apart(column.source, values)
-    return [replace(column, raw=False, ordered=False, coded=True) for column in columns]
+    return [replace(column, raw=False, coded=True) for column in columns]
 
 
 def _need_raw(transformer: Any, columns: Columns) -> None:
