@@ -513,7 +513,7 @@ def test_a_value_that_one_member_refuses_is_refused(german_credit):
     X, y = german_credit
     X, y = X[:300].copy(), y[:300]
     strict = make_pipeline(preprocessing(), Forest())
-    model = VotingClassifier([*PIPELINES, ("strict", strict)], voting="soft").fit(X, y)
+    model = VotingClassifier([PIPELINES[0], ("strict", strict)], voting="soft").fit(X, y)
     oracle = oracle_for(model)
     np.testing.assert_array_equal(oracle.predict_proba(X), model.predict_proba(X))
     X.iloc[0, 0] = "never seen"
