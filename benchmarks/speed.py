@@ -122,7 +122,7 @@ class OnTable:
         """The table's answers to `points` (P, queries, d), row by row."""
         rows = np.repeat(np.arange(points.shape[0]), points.shape[1])
         numbers = points.reshape(rows.size, -1)
-        return lambda: search.ask_table(self.table, self.axes, self.plan, problems, rows, numbers)
+        return lambda: search.ask_table(self.table, self.axes, self.plan, problems, numbers, rows)
 
     def steps(self, problems: kernel.Problems, points: np.ndarray) -> Callable[[], None]:
         """The same as search steps, whose points lie close together."""

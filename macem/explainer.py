@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -238,8 +238,6 @@ class Explainer:
         table = self.oracle.ensemble
         if table is None:
             return None, None, "it is a black box"
-        if self._density is not None:
-            return None, None, "the density has no compiled plan"
         columns = None
         names = getattr(self.oracle, "feature_names", None)
         if names is not None and tuple(names) != self.features.names and self.features.was_frame:
@@ -347,42 +345,47 @@ class Explainer:
         ask: _Asking,
     ) -> None:
         """Search, then refine."""
-        table, axes = self._table, self._axes
+        table, axes, refined = self._table, self._axes, self.options.refine
+        log_density = self._log_density(ask)
+        answers: search.Ask = ask
         if table is not None and axes is not None:
-            search.begin(
-                work,
-                plan,
-                weights,
-                lambda numbers, rows: search.ask_table(table, axes, plan, work.problems, rows, numbers),
-            )
-        else:
-            search.begin(work, plan, weights, ask)
+            answers = partial(search.ask_table, table, axes, plan, work.problems)
+        search.begin(work, plan, weights, answers)
         if limits.passed:
             work.best.row["exhausted"][work.open] = True
         if not work.open.size:
             return
-        if table is None or axes is None:
-            log_density = self._log_density(ask)
-            search.lockstep(work, plan, weights, self._schedule(seed), ask, limits, log_density)
-            if self.options.refine:
-                refine.batched(work, plan, weights, ask, limits)
-                if log_density is not None:
-                    likely.toward_density(work, plan, weights, ask, log_density, limits)
-        elif not self.options.refine:
-            search.compiled(work, table, axes, plan, weights, self._schedule(seed))
+
+        def hunt() -> None:
+            if table is not None and axes is not None and log_density is None:
+                search.compiled(work, table, axes, plan, weights, self._schedule(seed))
+            else:
+                search.lockstep(work, plan, weights, self._schedule(seed), answers, limits, log_density)
+
+        begun = work.best.row["done"].copy()
+        if table is None or axes is None or not refined:
+            hunt()
+            if refined:
+                refine.batched(work, plan, weights, answers, limits)
         else:
             # profiles are nearly free on a table, and better than a search; it is for what they do not find
             refine.on_table(work, table, axes, plan, weights, self.options)
             if np.isinf(work.best.row["cost"][work.open]).any():
-                search.compiled(work, table, axes, plan, weights, self._schedule(seed))
+                hunt()
                 refine.on_table(work, table, axes, plan, weights, self.options, max_rounds=0)
+        if refined and log_density is not None:
+            row = work.best.row
+            nearest = row["done"] & ~begun & np.isfinite(row["cost"])  # proved so, but not the likeliest in reach
+            row["done"][nearest] = row["proved"][nearest] = False
+            likely.toward_density(work, plan, weights, answers, log_density, limits)
 
     def _log_density(self, ask: _Asking) -> Any:
-        if self._density is None or self.options.density_weight == 0.0:
+        density = self._density
+        if density is None or self.options.density_weight == 0.0:
             return None
-        return lambda numbers, rows: np.asarray(
-            self._density.log_density(ask.table_of(numbers, rows)), dtype=np.float64
-        )
+        if hasattr(density, "of_numbers"):
+            return lambda numbers, rows: density.of_numbers(numbers)
+        return lambda numbers, rows: np.asarray(density.log_density(ask.table_of(numbers, rows)), dtype=np.float64)
 
     def _answer(self, table: pd.DataFrame, asked: Any, read: F8 | None) -> tuple[F8, I8]:
         """Probabilities of rows, and their classes as the model's own predict decides them."""

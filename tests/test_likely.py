@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 import macem
 from macem.strategies.densities import GaussianCopula
@@ -60,3 +61,22 @@ def test_limits_hold() -> None:
         assert explanation.negative.n_queries <= 2500
     stopped = explainer.explain(ROWS, time_limit=0.0)
     assert not any(one.negative.found for one in stopped)
+
+
+@pytest.mark.parametrize("n_trees", [1, 10])
+def test_a_table_takes_the_density_by_numbers_as_the_model_itself_does(n_trees: int) -> None:
+    forest = RandomForestClassifier(n_trees, max_depth=3, random_state=0).fit(X, A > 30)
+    options = macem.SearchOptions(density_weight=5.0)
+    on_table = macem.Explainer(forest, X, density="copula", options=options)
+    assert "compiled" in on_table.describe()
+    asked = macem.Explainer(forest.predict_proba, X, density="copula", options=options)
+    fitted = GaussianCopula().fit(on_table.features, on_table.features.numbers(X), X)
+    scores = []
+    for explainer in (on_table, asked, on_table.with_options(macem.SearchOptions())):
+        explanations = explainer.explain(ROWS)
+        distances = np.array([one.negative.distance for one in explanations])
+        scores.append(distances - 5.0 * fitted.log_density(negatives(explanations)))
+        if explainer is on_table:
+            assert all(one.negative.lower_bound is None for one in explanations)
+    assert (scores[0] <= scores[1] + 0.05).all()  # grids may end a step apart
+    assert (scores[0] < scores[2] - 1.0).all()

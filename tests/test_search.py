@@ -44,7 +44,7 @@ class Setting:
         return Work.on(self.problems, limits), limits
 
     def ask(self, numbers: Any, rows: Any) -> Any:
-        return search.ask_table(self.table, self.axes, self.plan, self.problems, rows, numbers)
+        return search.ask_table(self.table, self.axes, self.plan, self.problems, numbers, rows)
 
 
 def setting(encoding: str = "fma", **options: Any) -> Setting:
@@ -164,7 +164,7 @@ def test_sensitivity_is_what_moving_one_feature_can_cause() -> None:
     sensitivity = refine.sensitivity_on_table(free, s.table, s.axes, s.plan, s.weights)
 
     def ask(asked: Any, rows: Any) -> Any:
-        return search.ask_table(s.table, s.axes, s.plan, free, rows, asked)
+        return search.ask_table(s.table, s.axes, s.plan, free, asked, rows)
 
     for p in range(len(numbers)):
         own = ask(numbers[[p]], np.array([p]))[0, goal[p]]

@@ -24,7 +24,7 @@ class Density(Protocol):
 
     @property
     def plan(self) -> Any:
-        """The density as arrays, if any; the kernel reads none yet, so every density keeps the search in lockstep."""
+        """The density as arrays, if any."""
         ...
 
     def fit(self, features: Features, numbers: F8, frame: pd.DataFrame) -> Density:
@@ -53,7 +53,12 @@ class _Fitted:
         if features is None:
             raise OptionError(f"{type(self).__name__} is not fitted: call fit(features, numbers, frame) first")
         table = X if isinstance(X, pd.DataFrame) else features.check(X)
-        return self._of_numbers(_silenced(features, features.numbers(table)))
+        return self.of_numbers(features.numbers(table))
+
+    def of_numbers(self, numbers: F8) -> F8:
+        """The same of numbers (n, d); an explainer asks it where it is there, since tables take longer to build."""
+        assert self._features is not None
+        return self._of_numbers(_silenced(self._features, numbers))
 
     def _learn(self, features: Features, numbers: F8) -> None:
         raise NotImplementedError
