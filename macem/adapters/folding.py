@@ -68,7 +68,7 @@ class Probe:
             self._read_by_model(feature, known)
         self.missing_value = self._missing_value(pipeline, model)
 
-    def _read_by_model(self, feature: int, known: Sequence[Any]) -> None:
+    def _read_by_model(self, feature: int, known: Sequence[Any] | NDArray[Any]) -> None:
         """Let a column of the user's, whose categories the model itself reads, be one of categories."""
         column = self.columns[feature]
         if column.coded or not column.raw:
@@ -121,7 +121,8 @@ class Probe:
 
         known = self.sources.vocabulary.get(source, [])
         others = [value for value in dict.fromkeys(values.tolist()) if not pd.isna(value) and value not in known]
-        return pd.Categorical(values, categories=[*known, *others])
+        dtype = object if source in self.sources.objects else None
+        return pd.Categorical(values, categories=pd.Index([*known, *others], dtype=dtype))
 
     def _usual(self, source: int) -> Sequence[Any]:
         return self.sources.vocabulary.get(source) or [1.0]

@@ -270,10 +270,10 @@ class CategoryReader:
     n_known: NDArray[np.int64]
 
     @property
-    def known_categories(self) -> dict[int, list[Any]]:
+    def known_categories(self) -> dict[int, NDArray[Any]]:
         """The categories of each categorical column, by feature."""
         known = self.encoder.named_transformers_["encoder"].categories_
-        return {int(feature): levels.tolist() for feature, levels in zip(self.position, known, strict=False)}
+        return {int(feature): levels for feature, levels in zip(self.position, known, strict=False)}
 
     def __call__(self, X: Any) -> F8:
         table = _as_fitted(columns_by_name(X, self.names), self.names)

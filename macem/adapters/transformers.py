@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["Column", "NotColumnwise", "Sources", "trace"]
 
@@ -63,8 +64,12 @@ class Sources:
     breaks: dict[int, list[float]] = field(default_factory=dict)
     rough: set[int] = field(default_factory=set)
 
-    def tell_apart(self, source: int, values: Sequence[Any]) -> None:
+    def tell_apart(self, source: int, values: Sequence[Any] | NDArray[Any]) -> None:
         """Add values to the vocabulary of a column, leaving out missing ones."""
+        if isinstance(values, np.ndarray):
+            if values.dtype.kind == "O":
+                self.objects.add(source)
+            values = values.tolist()
         known = self.vocabulary.setdefault(source, [])
         seen = set(known)
         for value in values:
@@ -283,10 +288,6 @@ def _encoded(encoder: Any, columns: Columns, sources: Sources, categories: Seque
         if column.coded:
             continue
         _need_raw(encoder, [column])
-        if isinstance(values, np.ndarray):
-            if values.dtype.kind == "O":
-                sources.objects.add(column.source)
-            values = values.tolist()
         sources.encoded.add(column.source)
         sources.tell_apart(column.source, values)
     return [replace(column, raw=False, coded=True) for column in columns]

@@ -455,6 +455,16 @@ def test_integers_that_stand_in_a_column_of_objects(encoder: Any) -> None:
     assert_equal_answers(pipeline, oracle, X.assign(grade=pd.Series(["other", 9, *X["grade"][2:]], dtype=object)))
 
 
+def test_whole_numbers_as_objects_in_a_category_that_the_model_reads() -> None:
+    X = table()[["grade", "amount"]]
+    levels = pd.Index([1, 2, 3, 7], dtype=object)
+    X["grade"] = pd.Categorical(X["grade"].where(X.index % 5 > 0).astype(object), categories=levels)
+    keep = make_column_transformer((SimpleImputer(), ["amount"]), ("passthrough", ["grade"]))
+    pipeline = make_pipeline(keep.set_output(transform="pandas"), histogram_boosting_of_categories())
+    oracle = folded(pipeline.fit(X, X["amount"].fillna(0.0) + 2000.0 * (X["grade"] == 3) > 3500.0))
+    assert_equal_answers(pipeline, oracle, X)
+
+
 @pytest.mark.parametrize("dtype", ["str", "category", "object"])
 @pytest.mark.parametrize("n_rows", [1, 20, 500])
 def test_strings_of_every_type(dtype: str, n_rows: int) -> None:
