@@ -1,6 +1,6 @@
 """Draw the pictures of the README and the docs: ``python benchmarks/picture.py``.
 
-One explanation, and the paper's figures 1 to 3 of German Credit: an application that a tree refuses, the frequency map
+One explanation, a profile, a batch, and the paper's figures 1 to 3 of German Credit: an application that a tree refuses, the frequency map
 of a feature, and the application's path in the tree beside its pertinent features.
 """
 
@@ -26,6 +26,8 @@ def main() -> None:
     X_train, X_test, y_train, _ = train_test_split(X, y, random_state=0)
     explainer = macem.Explainer(credit_forest(X_train, y_train), X_train)
     save("explanation", plots.plot_explanation(explainer.explain(X_test.loc[[APPLICATION]])[0]))
+    save("profile", plots.plot_profile(explainer, X_test.loc[[APPLICATION]], "credit_amount"))
+    save("batch", plots.plot_batch(explainer.explain(X_test.head(50)))[0])
 
     explainer = macem.Explainer(fitted_tree(X_train, y_train), X_train)
     row, explanation = telling(explainer, X_test)

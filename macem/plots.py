@@ -343,7 +343,7 @@ def _draw_distances(ax: Axes, summary: pd.DataFrame) -> None:
     ax.set_ylabel("rows, %")
     _title(ax, "How far")
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize=12, loc="lower right")
+        ax.legend(edgecolor="none", framealpha=0.9, fontsize=12, loc="lower right")
     _bare(ax)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -35,3 +36,23 @@ def test_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for block in BLOCK.finditer(text):
         lines_before = text.count("\n", 0, block.start(1))
         exec(compile("\n" * lines_before + block[1], str(page), "exec"), namespace)
+
+
+def test_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    monkeypatch.chdir(tmp_path)
+    path = REPOSITORY / "docs" / "german_credit.ipynb"
+    assert path.stat().st_size < 400_000
+    code = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    # As it is checked in, it was run from top to bottom.
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    assert sum("image/png" in output.get("data", {}) for cell in code for output in cell["outputs"]) == 3
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for cell in code:
+        exec(compile("".join(cell["source"]), f"{path}, cell {cell['execution_count']}", "exec"), namespace)
+    pyplot.close("all")
+    assert (tmp_path / "report.html").exists()
