@@ -1,7 +1,7 @@
 """Draw the pictures of the README and the docs: ``python benchmarks/picture.py``.
 
-One explanation, a profile, a batch, and the paper's figures 1 to 3 of German Credit: an application that a tree refuses, the frequency map
-of a feature, and the application's path in the tree beside its pertinent features.
+One explanation, a profile, a batch, and the paper's figures 1 to 3 of German Credit: an application that a tree
+refuses, the frequency map of a feature, and the application's path in the tree beside its pertinent features.
 """
 
 from __future__ import annotations
