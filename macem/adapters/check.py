@@ -136,8 +136,10 @@ def boundaries(oracle: TreeOracle) -> list[F8]:
 def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
     """Put each (column, value) into a row of its own, copied from `rows` in turn; dtypes stay, categories are added."""
     table = _take(X, rows[np.arange(len(cells)) % rows.size])
-    for column in dict.fromkeys(column for column, _ in cells):
-        where = [row for row, cell in enumerate(cells) if cell[0] == column]
+    rows_of: dict[int, list[int]] = {}
+    for row, (column, _) in enumerate(cells):
+        rows_of.setdefault(column, []).append(row)
+    for column, where in rows_of.items():
         values: Any = [cells[row][1] for row in where]
         if isinstance(table, np.ndarray):
             table[where, column] = values
@@ -174,6 +176,8 @@ def _unseen(X: Any, column: int, n_codes: int) -> list[Any]:
     """Make levels that a column of categories does not have."""
     dtype = dtype_of(X, column)
     levels = getattr(dtype, "categories", None)
+    if n_codes == 0 and levels is None and dtype.kind in "biuf":
+        return []
     values = (X[:, column] if isinstance(X, np.ndarray) else X.iloc[:, column]) if levels is None else levels
     if any(isinstance(value, str) for value in values[:N_ROWS]):
         return ["a level that no row has"]
@@ -192,7 +196,7 @@ def columns(oracle: TreeOracle, X: Any) -> list[int]:
 
 def dtype_of(X: Any, column: int) -> Any:
     """Dtype of one column."""
-    return X.dtype if isinstance(X, np.ndarray) else X.dtypes.iloc[column]
+    return X.dtype if isinstance(X, np.ndarray) else X.iloc[:, column].dtype
 
 
 def _spread(n: int, at_most: int) -> NDArray[np.int64]:
