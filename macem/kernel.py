@@ -1995,20 +1995,21 @@ def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best)
     n_features = best.numbers.shape[1]
     width = beam.numbers.shape[1]
     n_states = 0
-    for one in range(-1, n_features):
-        if one >= 0 and best.numbers[p, one] == problems.anchor[p, one]:
-            continue
-        for two in range(-1, max(one, 0)):
-            if two >= 0 and (one < 0 or best.numbers[p, two] == problems.anchor[p, two]):
+    for pairs in range(2):  # each feature alone before any two
+        for one in range(pairs - 1, n_features):
+            if one >= 0 and best.numbers[p, one] == problems.anchor[p, one]:
                 continue
-            if n_states == width:
-                return n_states
-            for feature in range(n_features):
-                number = best.numbers[p, feature]
-                if feature in (one, two) or np.isnan(number):
-                    number = problems.anchor[p, feature]
-                beam.numbers[slot, n_states, feature] = number
-            n_states += 1
+            for two in range(0 if pairs else -1, one if pairs else 0):
+                if pairs and best.numbers[p, two] == problems.anchor[p, two]:
+                    continue
+                if n_states == width:
+                    return n_states
+                for feature in range(n_features):
+                    number = best.numbers[p, feature]
+                    if feature in (one, two) or np.isnan(number):
+                        number = problems.anchor[p, feature]
+                    beam.numbers[slot, n_states, feature] = number
+                n_states += 1
     return n_states
 
 
