@@ -159,7 +159,7 @@ class Explainer:
         max_queries : int, optional
             Model queries per row and kind, kept to within one step.
         time_limit : float, optional
-            Seconds for the whole call, kept to within one step.
+            Seconds for the whole call, kept to within one step, on a table to within one row.
         progress : bool
             Show a progress bar on stderr.
 
@@ -208,6 +208,9 @@ class Explainer:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_last_schedule": None}
+
+    def __repr__(self) -> str:
+        return f"<Explainer of {len(self.features.names)} features, {self.describe()}>"
 
     def describe(self) -> str:
         """Say which path the model takes, and why."""
@@ -333,7 +336,7 @@ class Explainer:
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         self._solve(work, plan, weights, seed, limits, ask)
         shown, verdict = self._verify(table, work, ask, plan, weights, limits, probabilities, predicted)
-        return self._assemble(table, numbers, probabilities, predicted, kinds, work, shown, verdict)
+        return self._assemble(table, numbers, probabilities, predicted, kinds, target, work, shown, verdict)
 
     def _solve(
         self,
@@ -344,7 +347,7 @@ class Explainer:
         limits: Limits,
         ask: _Asking,
     ) -> None:
-        """Search, then refine."""
+        """Search, then refine; on a table refine, then search for what has no example yet."""
         table, axes, refined = self._table, self._axes, self.options.refine
         log_density = self._log_density(ask)
         answers: search.Ask = ask
@@ -368,11 +371,15 @@ class Explainer:
             if refined:
                 refine.batched(work, plan, weights, answers, limits)
         else:
-            # profiles are nearly free on a table, and better than a search; it is for what they do not find
+            # profiles are nearly free on a table, and nearer than what a search finds, which is left the rest
             refine.on_table(work, table, axes, plan, weights, self.options)
-            if np.isinf(work.best.row["cost"][work.open]).any():
+            row = work.best.row
+            found = np.isfinite(row["cost"]) & ~row["done"]
+            row["done"] |= found  # so that a row takes the same way alone and beside one without a result
+            if work.open.size:
                 hunt()
                 refine.on_table(work, table, axes, plan, weights, self.options, max_rounds=0)
+            row["done"] &= ~found
         if refined and log_density is not None:
             row = work.best.row
             nearest = row["done"] & ~begun & np.isfinite(row["cost"])  # proved so, but not the likeliest in reach
@@ -484,6 +491,7 @@ class Explainer:
         probabilities: F8,
         predicted: I8,
         kinds: Sequence[str],
+        target: int | None,
         work: Work,
         shown: pd.DataFrame,
         verdict: _Verdict,
@@ -511,7 +519,8 @@ class Explainer:
                     differs &= ~np.isnan(work.best.numbers[p])
                     before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], shown_cells[place[p]]
                     changes = {
-                        names[at]: (_plain(before[at]), _plain(after[at])) for at in np.flatnonzero(differs).tolist()
+                        _plain(names[at]): (_plain(before[at]), _plain(after[at]))
+                        for at in np.flatnonzero(differs).tolist()
                     }
                 contrasts[kind] = Contrast(
                     kind=kind,
@@ -527,6 +536,7 @@ class Explainer:
                     n_queries=int(work.best.row["n_queries"][p]),
                     lower_bound=float(distance[p]) if found[p] and work.best.row["proved"][p] else None,
                     reference=reference,
+                    target=self.classes[target] if target is not None and kind == problem.NEGATIVE else None,
                 )
             explanations.append(
                 Explanation(

@@ -596,6 +596,8 @@ def _background(X: Any) -> pd.DataFrame:
         table = X
     else:
         array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+        if array.dtype.kind in "iuf":  # pandas takes neither another byte order nor a long double
+            array = array.astype(np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("="), copy=False)
         if array.ndim != 2:
             raise DataError(
                 f"the background is a {type(X).__name__} of {array.ndim} dimensions: "

@@ -695,6 +695,8 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
     if absent:
         raise DataError(f"{path} has no column {absent[0]!r}; give a file that `macem explain --output` wrote.")
     names = [name for name in frame.columns if name not in LINE_COLUMNS]
+    sidecar = provenance_path(path)
+    provenance = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.is_file() else {}
     rows: list[Explanation] = []
     for line in frame.to_dict("records"):
         # A column of whole labels that is empty on some lines came back as floats.
@@ -705,9 +707,7 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
                 break
             rows.append(_row_of(line, names))
         else:
-            rows[-1] = _with_contrast(rows[-1], line, names)
-    sidecar = provenance_path(path)
-    provenance = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.is_file() else {}
+            rows[-1] = _with_contrast(rows[-1], line, names, provenance.get("target"))
     return Explanations(tuple(rows), provenance)
 
 
@@ -741,7 +741,7 @@ def _labelled(probabilities: Mapping[str, float], prediction: Any) -> dict[Any, 
     return {prediction if name in known else name: value for name, value in probabilities.items()}
 
 
-def _with_contrast(explanation: Explanation, line: Mapping[Any, Any], names: Sequence[str]) -> Explanation:
+def _with_contrast(explanation: Explanation, line: Mapping[Any, Any], names: Sequence[str], target: Any) -> Explanation:
     details = _read_details(line)
     status = Status(line["macem_status"])
     found = status is Status.FOUND
@@ -764,6 +764,7 @@ def _with_contrast(explanation: Explanation, line: Mapping[Any, Any], names: Seq
         n_queries=int(line["macem_n_queries"]),
         lower_bound=None if is_missing(line["macem_lower_bound"]) else float(line["macem_lower_bound"]),
         reference=explanation.base if line["macem_kind"] == "positive" else explanation.original,
+        target=target if line["macem_kind"] == "negative" else None,
     )
     if contrast.kind == "positive":
         return replace(explanation, base=base, positive=contrast)

@@ -1779,7 +1779,7 @@ def next_entered(entered: U8, first: int, end: int) -> int:
 # Refinement: a beam outward from the anchor, then from what is left of the best without some of its moves
 # ---------------------------------------------------------------------------------------------------------------------
 
-TRADE_OFFS = (0.5, 1.0, 2.0, 1e6)  # what a unit of missing margin is thought to cost, beside the price seen so far
+TRADE_OFFS = (0.5, 1.0, 2.0, 1e6)  # what a unit of missing margin is thought to cost, in prices seen so far
 INWARD_ROUNDS = 3  # outward again from each inward state; more cost time and gain nothing
 JUMPS = 8  # prices tried from a state
 FALL = 0.7  # of the price from one to the next
@@ -1840,12 +1840,11 @@ def absorb_moves(
     if bound < np.inf:
         beam.slot[slot].price = bound / beam.slot[slot].missing
     elif beam.slot[slot].price == 0.0:
-        cheapest = bound
-        if bound == np.inf:
-            for move in range(n_moves):
-                gain = moves[move].margin - own_margin
-                if gain > 0.0:
-                    cheapest = min(cheapest, moves[move].cost / gain * missing)
+        cheapest = np.inf
+        for move in range(n_moves):
+            gain = moves[move].margin - own_margin
+            if gain > 0.0:
+                cheapest = min(cheapest, moves[move].cost / gain * missing)
         if cheapest < np.inf:
             beam.slot[slot].price = cheapest / missing
     own_cost = beam.state[slot, state].cost
@@ -2157,9 +2156,8 @@ def enumerate_leaves(
 ) -> None:
     """The exact optimum of a single tree: the cheapest feasible numbers of every leaf that has the wanted class."""
     n_features = plan.feature.size - 1
-    capacity = 4096
-    path_node = np.empty(capacity, np.uint64)
-    path_right = np.zeros(capacity, np.int64)  # 0: left is being visited, 1: right, 2: both done
+    path_node = np.empty(table.depth + 1, np.uint64)
+    path_right = np.zeros(table.depth + 1, np.int64)  # 0: left is visited, 1: right, 2 and 3: only that side can be
     levels = np.empty(max(1, plan.level.size), np.bool_)
     numbers = scratch.numbers
     keys = np.empty((1, n_features), np.uint64)
@@ -2198,6 +2196,9 @@ def enumerate_leaves(
                 break
             numbers[feature] = number
         if feasible and cost_of(plan, weights, problems, p, numbers) < best.row[p].cost:
+            if best.row[p].n_queries >= best.max_queries:
+                best.row[p].exhausted = True
+                return
             best.row[p].n_queries += 1
             if answer_one(table, axes, plan, weights, problems, p, numbers, scratch)[1]:
                 keep_if_best(plan, weights, problems, best, p, numbers)
@@ -2376,8 +2377,8 @@ def solve_single_tree(
     for p in range(problems.row.size):
         if not best.row[p].done:
             enumerate_leaves(table, axes, plan, weights, problems, p, best, scratch)
-            best.row[p].done = True
-            best.row[p].proved = True
+            best.row[p].done = not best.row[p].exhausted
+            best.row[p].proved = not best.row[p].exhausted
 
 
 @compiled

@@ -25,14 +25,15 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "positive_out_of_budget": "The search for what suffices ended at its limit before it found an answer.",
         "positive_none_exists": "No allowed example nearer to the base values keeps the class {prediction}.",
         "negative_found": "It would be {contrast} if {changes}.",
-        "negative_not_found": "The search found no allowed change that would lead to another decision.",
+        "negative_not_found": "The search found no allowed change that would lead to {target}.",
         "negative_out_of_budget": "The search for what would change it ended at its limit before it found an answer.",
-        "negative_none_exists": "No allowed change would lead to another decision.",
+        "negative_there": "It is {target} already.",
+        "negative_none_exists": "No allowed change would lead to {target}.",
         "error": "This row could not be explained: {error}",
     }
 )
 
-_OUTCOME = ("prediction", "contrast", "changes")
+_OUTCOME = ("prediction", "contrast", "changes", "target")
 _FIELDS: Mapping[str, Sequence[str]] = {
     "decision": ("prediction", "probability"),
     "positive_change": ("feature", "from", "to"),

@@ -63,6 +63,8 @@ class Contrast:
         A proved bound below which no example can lie, where one is known.
     reference : Series
         What the changes are measured from: the row for a negative, the base for a positive.
+    target : label or None
+        The class that a negative was to reach; None for any other than the row's.
     """
 
     kind: str
@@ -78,6 +80,7 @@ class Contrast:
     n_queries: int
     lower_bound: float | None
     reference: pd.Series
+    target: Any = None
 
     @property
     def found(self) -> bool:
@@ -188,6 +191,8 @@ class Explanation:
                 words = {"feature": names.get(name, str(name)), "from": start, "to": end}
                 changes.append(sentence(templates, f"{contrast.kind}_change", **words))
             outcome = "base" if contrast.kind == "positive" and contrast.found and not changes else contrast.status.name
+            if contrast.target is not None and contrast.target == self.prediction:
+                outcome = "there"
             sentences.append(
                 sentence(
                     templates,
@@ -195,6 +200,7 @@ class Explanation:
                     prediction=label(self.prediction),
                     contrast=label(contrast.prediction),
                     changes=listed(changes),
+                    target="another decision" if contrast.target is None else label(contrast.target),
                 )
             )
         return " ".join(sentences)

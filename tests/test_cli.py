@@ -421,9 +421,10 @@ def test_a_service_by_url_that_dies_and_comes_back(folder: Path, capsys: pytest.
         worker = Thread(target=service.serve_forever)
         worker.start()
         try:
+            service.left = 10_000
             assert explain(*options, model=service.url, output="whole.csv") == cli.DONE
             # It answers while the explainer is made and the first chunk is explained, and then no more.
-            service.left = 40
+            service.left = (10_000 - service.left) * 2 // 3
             assert explain(*options, model=service.url) == cli.FAILED
             assert "does not answer any more" in (said := capsys.readouterr().err)
             assert "--resume" in said

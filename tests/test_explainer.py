@@ -513,3 +513,42 @@ def test_wrong_tables_are_refused(explainer: Explainer, rows: pd.DataFrame) -> N
         explainer.explain(rows.assign(extra=1))
     with pytest.raises(DataError, match="amount"):
         explainer.explain(rows.assign(amount=np.inf))
+
+
+def test_a_row_that_is_in_the_target_class_says_so(credit: tuple[Any, pd.DataFrame]) -> None:
+    model, X = credit
+    explainer = Explainer(model, X)
+    for explanation in explainer.explain(X[:6], target="good"):
+        assert explanation.negative.target == "good"
+        assert explanation.negative.found == (explanation.prediction != "good")
+        assert ("It is good already." in explanation.reason()) == (explanation.prediction == "good")
+    assert {one.prediction for one in explainer.explain(X[:6])} == {"bad", "good"}
+
+
+def test_a_row_is_the_same_beside_one_without_a_result() -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((300, 4))
+    model = RandomForestClassifier(10, max_depth=4, random_state=0).fit(X, X[:, 0] + X[:, 1] > 0)
+    explainer = Explainer(model, X, options=SearchOptions(n_steps=5), directions={0: "increase", 1: "increase"})
+    together = explainer.explain(X[:12])
+    assert {one.negative.found for one in together} == {True, False}
+    for at, one in enumerate(together):
+        alone = explainer.explain(pd.DataFrame(X[at : at + 1], index=[at]))
+        assert_same(Explanations([one]), alone)
+
+
+def test_a_deep_tree_and_its_budget() -> None:
+    n = 4200  # a path of more than 4096 nodes once wrote beyond its room
+    X = np.column_stack([np.arange(n, dtype=float), np.full(n, 0.5)])
+    model = DecisionTreeClassifier(random_state=0).fit(X, np.arange(n) % 2)
+    explainer = Explainer(model, X)
+    assert all(one.negative.found and one.negative.lower_bound is not None for one in explainer.explain(X[2000:2003]))
+    short = explainer.explain(X[2000:2003], max_queries=1)
+    assert all(one.negative.n_queries <= 2 and one.negative.lower_bound is None for one in short)
+
+
+@pytest.mark.parametrize("dtype", [">f8", np.longdouble])
+def test_a_background_of_another_byte_order_or_width(dtype: Any) -> None:
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    model = step(0.0)
+    assert_same(Explainer(model, X.astype(dtype)).explain(X[:2]), Explainer(model, X).explain(X[:2]))

@@ -66,6 +66,16 @@ def test_what_is_found_holds(name: str, options: dict[str, Any], arguments: dict
     check(model, explainer.explain(X.head(3)))
 
 
+def test_a_single_tree_keeps_its_budget() -> None:
+    X, y = table()
+    explainer = macem.Explainer(MODELS["tree"].fit(X, y), X, categorical=["category"])
+    short = explainer.explain(X.head(6), max_queries=1)
+    contrasts = [contrast for one in short for contrast in one.contrasts]
+    assert {contrast.n_queries for contrast in contrasts} == {1}
+    assert macem.Status.OUT_OF_BUDGET in {contrast.status for contrast in contrasts}
+    assert max(contrast.n_queries for one in explainer.explain(X.head(6)) for contrast in one.contrasts) > 1
+
+
 def test_a_category_never_seen_stays_or_becomes_one_that_was() -> None:
     X, y = table()
     model = MODELS["tree"].fit(X, y)
