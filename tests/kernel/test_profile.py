@@ -83,6 +83,20 @@ def test_search_in_both_modes(kernel: ModuleType, max_queries: int | None) -> No
     assert_array_equal(work.best.row["n_queries"], compiled.best.row["n_queries"])
 
 
+def test_the_search_after_a_refinement_ends_with_its_first_find(kernel: ModuleType) -> None:
+    works = []
+    for refined in (True, False):
+        s = setting(n_steps=12, n_directions=9, refine=refined)
+        works.append(begun(s))
+        iterates = search._iterates(works[-1], s.plan, s.schedule)
+        kernel.search_rows(s.table, s.axes, s.plan, s.weights, s.problems, s.schedule, iterates, works[-1].best)
+    first, whole = (work.best.row for work in works)
+    searched = np.isfinite(first["cost"]) & ~first["done"]
+    assert_array_equal(np.isfinite(first["cost"]), np.isfinite(whole["cost"]))
+    assert (first["n_queries"][searched] <= whole["n_queries"][searched]).all()
+    assert (first["n_queries"][searched] < whole["n_queries"][searched]).any()
+
+
 def test_scores_of_rows_close_together_are_those_of_each(forest: Setting, plain_kernel: ModuleType) -> None:
     s = forest
     n = 12
