@@ -74,7 +74,7 @@ def draw(results: pd.DataFrame) -> Figure:
         panel.loglog(lines["size"], lines["memory"].clip(lower=1.0), "o:", color="gray", label="memory, MiB")
         panel.set_title(grows)
         panel.grid(alpha=0.3)
-    panels[0].legend()
+    panels[1].legend(loc="upper left")
     return figure
 
 
