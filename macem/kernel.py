@@ -350,7 +350,7 @@ def one_output(table: TreeEnsemble, tree: int, n_trees: int) -> bool:
 
 @inlined
 def add_group(values: F8, column: int, leaves: U8, n_rows: int, single: bool, raw: F8, output: int) -> None:
-    """`add_leaves` of eight trees, in their order; a sum that stays in a register takes a third of the time off."""
+    """`add_leaves` of eight trees, in their order, with the sum in a register; saves 5 to 25 % of `raw_scores`."""
     at = np.uint64(output)
     place = np.uint64(column)
     for number in range(n_rows):
