@@ -117,10 +117,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser, and those of its commands, that take options by their whole names only."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+
 def _parser() -> argparse.ArgumentParser:
     from macem import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="macem",
         description="Contrastive explanations of a classifier's decisions (MACEM).",
         epilog=EPILOG,

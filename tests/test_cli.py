@@ -131,6 +131,22 @@ def test_files_may_be_named_in_the_toml_file(folder: Path, capsys: pytest.Captur
     assert cli.main([*given, "--output", "out.csv"]) == cli.DONE
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--vers"],
+        ["explain", "model.joblib", "rows.csv", "--n-step", "1"],
+        ["report", "out.csv", "--output", "a.html", "--lim", "1"],
+        ["demo", "--out", "x"],
+    ],
+)
+def test_the_beginning_of_an_option_is_no_option(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(given)
+    assert ended.value.code == cli.REFUSED
+    assert "unrecognized arguments: --" in capsys.readouterr().err
+
+
 def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == cli.REFUSED
     assert "explain a file of rows" in capsys.readouterr().err
