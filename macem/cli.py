@@ -604,8 +604,9 @@ def _write_report(
     explanations = files.read_explanations(results, limit=limit)
     then = explanations.provenance.get("settings", {})
     chosen = {name: {**then.get(name, {}), **(words or {}).get(name, {})} for name in WORDS}
-    shown = {row.prediction for row in explanations} | {one.prediction for row in explanations for one in row.contrasts}
-    chosen["labels"] = {label: chosen["labels"][str(label)] for label in shown if str(label) in chosen["labels"]}
+    classes = {label for row in explanations if row.probabilities is not None for label in row.probabilities.index}
+    label_of = {str(label): label for label in classes}
+    chosen["labels"] = {label_of.get(text, text): word for text, word in chosen["labels"].items()}
     report.write_report(explanations, output, title=title, **chosen)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -736,9 +736,19 @@ def _row_of(line: Mapping[Any, Any], names: Sequence[str]) -> Explanation:
 
 
 def _labelled(probabilities: Mapping[str, float], prediction: Any) -> dict[Any, float]:
-    """Probabilities by label; JSON made texts of the labels, and CSV whole numbers of 1.0."""
-    known = {str(prediction), str(float(prediction))} if isinstance(prediction, int) else {str(prediction)}
-    return {prediction if name in known else name: value for name, value in probabilities.items()}
+    """Probabilities by label; JSON made texts of the labels, which are of one type with the prediction."""
+    return {_like(prediction, name): value for name, value in probabilities.items()}
+
+
+def _like(prediction: Any, name: str) -> Any:
+    """The label that a text stands for; whole numbers of 1.0 came back from CSV as 1."""
+    if isinstance(prediction, (bool, np.bool_)):
+        return name == "True"
+    if isinstance(prediction, (int, float)):
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(name)
+    return name
 
 
 def _with_contrast(explanation: Explanation, line: Mapping[Any, Any], names: Sequence[str], target: Any) -> Explanation:

@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import pandas as pd
 
+from macem.errors import OptionError
 from macem.reasons import is_missing, listed, readable, readable_pair, sentence
 
 __all__ = ["Contrast", "Explanation", "Explanations", "Status"]
@@ -173,9 +174,12 @@ class Explanation:
         Raises
         ------
         OptionError
-            If a template has an unknown name or an unknown field.
+            If a template has an unknown name or field, or if there are words for an unknown feature or class.
         """
         names, labels = names or {}, labels or {}
+        _refuse_unknown("names", names, self.original.index, "feature")
+        if self.probabilities is not None:
+            _refuse_unknown("labels", labels, self.probabilities.index, "class of the model")
 
         def label(value: Any) -> str:
             return labels.get(value, readable(value))
@@ -390,6 +394,13 @@ class Explanations(Sequence[Explanation]):
                 table.append([*start, contrast.kind, leads_to, contrast._words()])
                 start = ["", ""]
         return table
+
+
+def _refuse_unknown(what: str, words: Mapping[Any, str], known: pd.Index, kind: str) -> None:
+    """Refuse words for what the explanation does not have, which would change nothing."""
+    for name in words:
+        if name not in known:
+            raise OptionError(f"{what} holds {name!r}, which is no {kind}; choose among {known.tolist()}.")
 
 
 def _number(series: pd.Series, name: Any) -> float:

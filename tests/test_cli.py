@@ -362,12 +362,23 @@ def test_a_column_that_the_model_does_not_take(folder: Path, capsys: pytest.Capt
     assert explain("--drop", "target", "--quiet", model="nameless.joblib") == cli.DONE
 
 
-def test_labels_that_are_whole_floats_come_back(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "shown", "known"),
+    [(float, "1", "0.0, 1.0"), (bool, "True", "False, True"), (int, "1", "0, 1")],
+)
+def test_labels_that_are_no_texts_come_back(
+    folder: Path, dtype: type, shown: str, known: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     train = pd.read_csv("train.csv")
-    model = DecisionTreeClassifier(max_depth=3).fit(train[COLUMNS], (train["target"] == "good").astype(float))
-    joblib.dump(model, "floats.joblib")
-    assert explain("--quiet", "--report", "report.html", model="floats.joblib") == cli.DONE
-    assert "decision is 1 (probability" in (folder / "report.html").read_text(encoding="utf-8")
+    model = DecisionTreeClassifier(max_depth=3).fit(train[COLUMNS], (train["target"] == "good").astype(dtype))
+    joblib.dump(model, "other.joblib")
+    assert explain("--quiet", "--report", "report.html", model="other.joblib") == cli.DONE
+    assert f"decision is {shown} (probability" in (folder / "report.html").read_text(encoding="utf-8")
+    again = ["report", "out.csv", "--output", "again.html", "--labels"]
+    assert cli.main([*again, f"{dtype(1)}=granted"]) == cli.DONE
+    assert "decision is granted (probability" in (folder / "again.html").read_text(encoding="utf-8")
+    assert cli.main([*again, "good=granted"]) == cli.REFUSED
+    assert f"'good', which is no class of the model; choose among [{known}]." in capsys.readouterr().err
 
 
 def test_an_output_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,6 +87,22 @@ def test_reason_in_the_words_of_the_user() -> None:
 def test_a_wrong_template_is_named(templates: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         explanation().reason(templates)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            {"labels": {"God": "granted"}},
+            r"'God', which is no class of the model; .*\['bad', 'good'\]",
+        ),
+        ({"names": {"amout": "the amount"}}, "'amout', which is no feature; .*'amount'"),
+    ],
+)
+def test_words_for_nothing_are_refused(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        explanation().reason(**words)
+    explanation(error="no connection").reason(labels={"bad": "refused"})  # classes that are not known are not judged
 
 
 def test_changes_are_ranked_by_importance_then_sensitivity() -> None:
