@@ -110,8 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"macem: interrupted{chosen.hint_when_stopped}", file=sys.stderr)
         return INTERRUPTED
     except MacemError as error:
-        print(f"macem: {error}", file=sys.stderr)
-        return FAILED if isinstance(error, RuntimeError) else REFUSED
+        failed = isinstance(error, RuntimeError)
+        print(f"macem: {error}{'' if failed else chosen.hint_when_refused}", file=sys.stderr)
+        return FAILED if failed else REFUSED
     except OSError as error:
         print(f"macem: {error}{chosen.hint_when_stopped}", file=sys.stderr)
         return FAILED
@@ -134,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"macem {__version__}")
-    parser.set_defaults(command=None)
+    parser.set_defaults(command=None, hint_when_stopped="", hint_when_refused="")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_explain(commands)
 
@@ -146,14 +147,14 @@ def _parser() -> argparse.ArgumentParser:
         "--limit", type=int, default=5000, metavar="N", help="rows in the report, at most (default: %(default)s)"
     )
     _add_words(report)
-    report.set_defaults(command=_report, hint_when_stopped="")
+    report.set_defaults(command=_report)
 
     adapters = commands.add_parser("adapters", help="list the adapters that are installed, and what is wrong with any")
-    adapters.set_defaults(command=_adapters, hint_when_stopped="")
+    adapters.set_defaults(command=_adapters)
 
     demo = commands.add_parser("demo", help="explain five credit applications and write a report and a picture")
     demo.add_argument("--output", default="macem-demo", metavar="FOLDER", help="(default: ./%(default)s)")
-    demo.set_defaults(command=_demo, hint_when_stopped="")
+    demo.set_defaults(command=_demo)
     return parser
 
 
@@ -277,10 +278,12 @@ def _add_option(group: Any, field: dataclasses.Field[Any]) -> None:
 
 def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
     """All settings of a run by name: those of the TOML file, then the flags, which win."""
-    flags = {
-        name: value for name, value in vars(chosen).items() if name not in ("command", "hint_when_stopped", "config")
-    }
+    aside = ("command", "hint_when_stopped", "hint_when_refused", "config")
+    flags = {name: value for name, value in vars(chosen).items() if name not in aside}
     settings = _read_toml(chosen.config, list(flags)) if chosen.config else {}
+    from_file = [name for name in settings if flags[name] is None or name in PAIRS]
+    if from_file:
+        chosen.hint_when_refused = f" ({chosen.config} sets {', '.join(from_file)}.)"
     for name in PAIRS:
         pairs = dict(_pair(name, text) for text in flags[name] or [])
         flags[name] = {**settings.get(name, {}), **pairs} or None

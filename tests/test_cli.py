@@ -123,6 +123,25 @@ def test_a_value_of_another_type_in_a_toml_file(folder: Path, line: str, capsys:
     assert f"run.toml sets {line.partition(' ')[0]} = " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("n_steps = -1\nseed = 3", ["--seed", "4"], "of at least 0; give one. (run.toml sets n_steps.)"),
+        ("[base]\nagee = 3", ["--base", "age=40"], "(run.toml sets base.)"),
+        ("target = 'great'", [], "(run.toml sets target.)"),
+        ("seed = 3", ["--seed", "-1"], "seed=-1 is not a whole number of at least 0; give one."),
+    ],
+)
+def test_a_refusal_names_the_toml_file(
+    folder: Path, text: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run.toml").write_text(text)
+    assert explain("--quiet", "--config", "run.toml", *options) == cli.REFUSED
+    refusal = capsys.readouterr().err.strip()
+    assert message in refusal
+    assert "seed" not in refusal.partition("(")[2]
+
+
 def test_files_may_be_named_in_the_toml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["explain", "model.joblib", "rows.csv", "--config", "run.toml"]
     (folder / "run.toml").write_text('background = "train.csv"\ntrust_pickle = true\nquiet = true\n')
@@ -256,7 +275,11 @@ def test_every_option_of_the_api_has_a_flag_and_a_page(tmp_path: Path) -> None:
     page = (Path(ROOT) / "docs" / "command.md").read_text(encoding="utf-8")
     (tmp_path / "run.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert cli._read_toml(str(tmp_path / "run.toml"), list(flags))["names"] == {"duration": "the term in months"}
-    unsaid = {name for name in flags - {"command", "hint_when_stopped", "model", "rows"} if f"`{name}`" not in page}
+    unsaid = {
+        name
+        for name in flags - {"command", "hint_when_stopped", "hint_when_refused", "model", "rows"}
+        if f"`{name}`" not in page
+    }
     assert not unsaid
 
 
