@@ -20,13 +20,13 @@ __all__ = ["OnnxModel", "feature_names", "load", "wants_categories", "with_class
 def load(
     path: str, *, trust_pickle: bool = False, trusted_types: Sequence[str] = (), classes: Sequence[Any] | None = None
 ) -> Any:
-    """Read a model from a file, or reach it by URL.
+    """Read a model from a file.
 
     Parameters
     ----------
     path : str
         ``.json`` or ``.ubj`` (XGBoost), ``.txt`` (LightGBM), ``.skops`` (scikit-learn), ``.onnx``; ``.pkl``,
-        ``.pickle`` or ``.joblib`` if trusted; or ``http://`` and ``https://`` for a model service.
+        ``.pickle`` or ``.joblib`` if trusted.
     trust_pickle : bool
         Unpickle, which runs whatever code the file holds.
     trusted_types : sequence of str
@@ -41,9 +41,6 @@ def load(
     UnsupportedModelError
         If the suffix is unknown, or the file is a pickle and not trusted.
     """
-    if path.startswith(("http://", "https://")):
-        remote = import_module("macem.adapters.service").RemoteModel
-        return remote(path, classes=classes)
     file = Path(path)
     readers: dict[str, Callable[[], Any]] = {
         ".json": lambda: _adapter("xgboost").load(path),
