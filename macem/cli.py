@@ -11,7 +11,8 @@ import re
 import sys
 import textwrap
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -85,7 +86,7 @@ medians and most frequent categories count as "no information"; training data is
 
 OUTPUT has, for each row, a line of kind "row" with its own values, the decision and the reason in words, then a line
 per contrast with the values of the example. A killed run goes on with --resume and explains no row twice. The first
-run on a machine compiles the search, which takes half a minute.
+run on a machine compiles the search, which may take a minute; it says so.
 
 Options that take NAME=… or NAME may be given many times.
 """
@@ -370,18 +371,52 @@ class _Asked:
 
 
 def _explain(chosen: argparse.Namespace) -> int:
+    settings = _settings(chosen)
+
+    def say(text: str) -> None:
+        if not settings.get("quiet"):
+            _say(text)
+
+    with _told_when_compiling(say):
+        return _explain_file(settings, say)
+
+
+def _say(text: str) -> None:
+    """Say it on stderr, above a progress bar."""
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
+
+
+@contextmanager
+def _told_when_compiling(say: Callable[[str], None]) -> Iterator[None]:
+    """Say once that the search is being compiled, where numba does not find it on disk."""
+    from numba.core import event
+
+    from macem import kernel
+
+    class Listener(event.Listener):
+        told = False
+
+        def on_start(self, compiling: Any) -> None:
+            if not self.told and compiling.data["dispatcher"].py_func.__module__ == kernel.__name__:
+                self.told = True
+                say("Compiling the search, as the first run on a machine does; it may take a minute …")
+
+        def on_end(self, compiling: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
+
+
+def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
     from macem import batch, files
     from macem.adapters import model_files
     from macem.explainer import Explainer
 
-    settings = _settings(chosen)
     output = Path(settings["output"])
     files.format_of(output)
-
-    def say(text: str) -> None:
-        if not settings.get("quiet"):
-            print(text, file=sys.stderr)
-
     model = _model(settings)
     background = files.read_table(settings["background"], settings.get("dtypes"))
     background = _columns_of(model, background, settings)
@@ -641,9 +676,10 @@ def _demo(chosen: argparse.Namespace) -> int:
     train, test = order[:750], order[750:]
     print("A random forest of 100 trees learns who repays, from 750 applications (German Credit) …", flush=True)
     model = credit_forest(X.loc[train], y.loc[train])
-    explainer = Explainer(model, X.loc[train])
     refused = [label for label, decision in zip(test, model.predict(X.loc[test]), strict=True) if decision == "bad"][:5]
-    explainer.explain(X.loc[refused[:1]])  # machine code is made on the first call, once per machine
+    with _told_when_compiling(_say):
+        explainer = Explainer(model, X.loc[train])
+        explainer.explain(X.loc[refused[:1]])  # machine code is made on the first call, once per machine
     started = time.perf_counter()
     explanations = explainer.explain(X.loc[refused])
     seconds = time.perf_counter() - started

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import FunctionType
 
 import joblib
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -211,6 +213,27 @@ def test_interruption_can_be_resumed(
     assert explain("--chunk-rows", "3", "--resume") == cli.DONE
     assert "6 of them earlier" in capsys.readouterr().err
     assert (folder / "out.csv").read_bytes() == (folder / "whole.csv").read_bytes()
+
+
+def test_it_says_once_when_it_compiles(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compiles(module: str) -> Callable[..., object]:
+        def explain_after_compiling(self: Explainer, *arguments: object, **options: object) -> object:
+            for _ in range(2):
+                fresh = FunctionType((lambda number: number + 1).__code__, {"__name__": module})
+                numba.njit(fresh)(1)
+            return full(self, *arguments, **options)  # type: ignore[arg-type]
+
+        return explain_after_compiling
+
+    full = Explainer.explain
+    assert explain("--quiet") == cli.DONE
+    assert capsys.readouterr().err == ""
+    for module, options, n_times in (("model", [], 0), ("macem.kernel", [], 1), ("macem.kernel", ["--quiet"], 0)):
+        monkeypatch.setattr(Explainer, "explain", compiles(module))
+        assert explain(*options) == cli.DONE
+        assert capsys.readouterr().err.count("Compiling the search") == n_times
 
 
 def test_report_of_a_result_file(folder: Path) -> None:
