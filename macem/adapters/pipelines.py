@@ -18,7 +18,7 @@ import numpy as np
 
 from macem.adapters.folding import REFUSED, Probe, fold
 from macem.adapters.transformers import NotColumnwise
-from macem.errors import DataError
+from macem.errors import DataError, UnsupportedModelError
 from macem.kernel import F8, I8
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 
@@ -38,12 +38,18 @@ def pipeline_oracle(pipeline: Any) -> Oracle:
     Oracle
         A table over the user's columns where the classifier has one and the transformers fold. Before a composite that
         is asked through its members' tables, they are asked too; any other pipeline is a black box. `note` says why.
+
+    Raises
+    ------
+    UnsupportedModelError
+        If its first step takes a list of texts, which is no table.
     """
     from macem.adapters import oracle_for
     from macem.adapters.sklearn_composites import ComposedOracle, StandIn
 
     steps = [step for _, step in pipeline.steps]
     transformers = [step for step in steps[:-1] if _transforms(step)]
+    _refuse_texts(pipeline, transformers)
     model = oracle_for(steps[-1])
     live = _live(pipeline, transformers, model)
     if isinstance(model, ComposedOracle):
@@ -65,6 +71,17 @@ def pipeline_oracle(pipeline: Any) -> Oracle:
 def _transforms(step: Any) -> bool:
     """Whether a step does anything when the pipeline is asked; samplers do not."""
     return step is not None and not isinstance(step, str) and not hasattr(step, "fit_resample")
+
+
+def _refuse_texts(pipeline: Any, transformers: Sequence[Any]) -> None:
+    from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+
+    if transformers and isinstance(transformers[0], (CountVectorizer, HashingVectorizer)):
+        raise UnsupportedModelError(
+            f"The model ({type(pipeline).__qualname__}) begins with {type(transformers[0]).__qualname__}, which takes "
+            "a list of texts, not a table of rows and columns. Explain what stands behind it, pipeline[1:], over the "
+            "table of words, pipeline[0].transform(texts).toarray(); or give a function from a table to probabilities."
+        )
 
 
 def _live(pipeline: Any, transformers: Sequence[Any], model: Oracle) -> BlackBoxOracle:

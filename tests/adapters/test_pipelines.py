@@ -23,10 +23,12 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     StackingClassifier,
 )
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
 from sklearn.preprocessing import (
     Binarizer,
@@ -49,7 +51,7 @@ from macem.adapters import oracle_for
 from macem.adapters.check import boundaries, hard_tables
 from macem.adapters.pipelines import PipelineOracle, pipeline_oracle
 from macem.adapters.sklearn_composites import ComposedOracle
-from macem.errors import DataError, MacemError
+from macem.errors import DataError, MacemError, UnsupportedModelError
 from macem.oracle import BlackBoxOracle, TreeOracle
 
 NUMBERS = ["amount", "rate", "age"]
@@ -756,3 +758,18 @@ def test_folds_at_every_tree_of_german_credit(german_credit: tuple[pd.DataFrame,
     np.testing.assert_array_equal(oracle.predict_proba(X), pipeline.predict_proba(X))
     codes = oracle.read(X)
     assert ((codes >= 0) & (codes == np.floor(codes))).all()
+
+
+TEXTS = [f"{word} {animal}" for word in ("good", "bad", "fine") for animal in ("dog", "cat")] * 10
+
+
+@pytest.mark.parametrize("vectorizer", [CountVectorizer(), TfidfVectorizer(), HashingVectorizer(n_features=32)])
+@pytest.mark.parametrize("model", [LogisticRegression(), RandomForestClassifier(5, random_state=0)])
+def test_a_pipeline_of_texts_is_refused_and_the_remedy_works(vectorizer: Any, model: Any) -> None:
+    pipeline = make_pipeline("passthrough", vectorizer, MaxAbsScaler(), model).fit(TEXTS, [0, 1, 1] * 20)
+    searched = GridSearchCV(make_pipeline(vectorizer, model), {}, cv=2).fit(TEXTS, [0, 1, 1] * 20)
+    for refused in (pipeline, searched):
+        with pytest.raises(UnsupportedModelError, match=rf"begins with {type(vectorizer).__name__}, .* list of texts"):
+            oracle_for(refused)
+    words = pipeline[1].transform(TEXTS).toarray()
+    np.testing.assert_array_equal(oracle_for(pipeline[2:]).predict_proba(words), pipeline.predict_proba(TEXTS))
