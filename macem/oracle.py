@@ -16,7 +16,7 @@ from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelEr
 from macem.kernel import F8, TreeEnsemble
 from macem.trees import Member, pack
 
-__all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "link_exactly"]
+__all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "has_several_outputs", "link_exactly"]
 
 SUM_TOLERANCE = 1e-4  # float32 probabilities of a hundred classes sum to one within this
 
@@ -379,11 +379,18 @@ def _refuse_model(model: Any) -> None:
         )
     if not _is_fitted(model):
         raise ModelError(f"{_name(model)} is not fitted. Call its fit method before it is explained.")
-    if isinstance(_attribute(model, "classes_"), list) or _attribute(model, "multilabel_") is True:
+    if has_several_outputs(model):
         raise UnsupportedModelError(
             f"{_name(model)} has several outputs (multi-label or multi-output). Explain one output at a time: give a "
             "function that returns the probabilities of one output."
         )
+
+
+def has_several_outputs(model: Any) -> bool:
+    """Whether a classifier is multi-label or multi-output; its classes are then a list of labels per output."""
+    classes = _attribute(model, "classes_")
+    nested = isinstance(classes, list) and any(np.ndim(labels) > 0 for labels in classes)
+    return nested or _attribute(model, "multilabel_") is True
 
 
 def _is_fitted(model: Any) -> bool:

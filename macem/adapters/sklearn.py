@@ -16,7 +16,7 @@ from macem.adapters import sklearn_composites as composites
 from macem.adapters.readers import NumberReader, check_width, columns_by_name, feature_names
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
 from macem.kernel import F8
-from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle
+from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle, has_several_outputs
 from macem.trees import Link, Member, Tree, constant, rename_features
 
 __all__ = ["SklearnAdapter"]
@@ -397,7 +397,7 @@ def _refuse_other_tasks(model: Any) -> None:
     name = type(model).__name__
     if not is_classifier(model):
         raise UnsupportedModelError(f"{name} is not a classifier, and contrasts need classes. Give a classifier.")
-    if isinstance(getattr(model, "classes_", None), list) or getattr(model, "multilabel_", False):
+    if has_several_outputs(model):
         raise UnsupportedModelError(f"{name} predicts several outputs. Give one classifier for each output.")
 
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
@@ -115,6 +116,28 @@ def test_an_estimator_of_no_library():
     np.testing.assert_array_equal(oracle.predict(NUMBERS[:2]), [1, 1])
 
 
+class Plain:
+    """An estimator whose classes and answers are plain lists."""
+
+    def fit(self, X, y):
+        self.classes_ = sorted(set(y))
+        return self
+
+    def predict_proba(self, X):
+        return [[0.25, 0.75] for _ in X]
+
+
+class PlainOfSklearn(ClassifierMixin, Plain, BaseEstimator):
+    """The same by scikit-learn's own base classes."""
+
+
+@pytest.mark.parametrize("model", [Plain(), PlainOfSklearn()])
+def test_classes_and_answers_may_be_plain_lists(model):
+    oracle = oracle_for(model.fit(NUMBERS, LABELS))
+    assert list(oracle.classes) == ["bad", "good"]
+    np.testing.assert_array_equal(oracle.predict_proba(NUMBERS[:3]), [[0.25, 0.75]] * 3)
+
+
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
 def test_boosters_answer_by_name_too(library):
     module = pytest.importorskip(library)
@@ -176,6 +199,8 @@ def test_several_outputs():
         ask(RandomForestClassifier(3).fit(NUMBERS, both))
     with pytest.raises(UnsupportedModelError, match="several outputs"):
         ask(OneVsRestClassifier(LogisticRegression()).fit(NUMBERS, both.astype(int)))
+    with pytest.raises(OracleError, match=r"the answer to 80 rows has shape \(2, 80, 2\), not \(80, n_classes\)"):
+        ask(lambda X: [np.full((len(X), 2), 0.5)] * 2).predict_proba(NUMBERS)
 
 
 def test_a_table_that_the_model_refuses_is_told_with_the_models_words():
