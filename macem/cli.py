@@ -64,7 +64,7 @@ SEARCH_HELP = {
     "refine": "improve what the search finds; --no-refine is the paper as written",
     "away_from_base": "hold negatives away from the base values; --no-… gives ordinary counterfactuals",
     "step_size": "first step of the search",
-    "beam_width": "states per round of the refinement: more is nearer and slower",
+    "beam_width": "states per round of the refinement, a multiple of 4: more is nearer and slower",
 }
 DEMO_LABELS = {"bad": "refused", "good": "granted"}
 DEMO_WORDS = {

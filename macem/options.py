@@ -10,6 +10,8 @@ from macem.errors import OptionError
 
 __all__ = ["SearchOptions"]
 
+BEAM_STEP = 4  # as many states for each of the kernel's trade-offs
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
@@ -45,8 +47,8 @@ class SearchOptions:
     step_size : float
         First step of FISTA (α_0); step k takes ``step_size * sqrt(1 - k / n_steps)``.
     beam_width : int
-        States per outward round of the refinement on a table; more find nearer examples and take longer
-        (docs/method.md has both).
+        States per outward round of the refinement on a table, a multiple of 4, since they are chosen by four trade-offs
+        of cost against margin; more find nearer examples and take longer (docs/method.md has both).
 
     Raises
     ------
@@ -81,10 +83,15 @@ class SearchOptions:
                     f"{name}={value!r} holds something that is not a number; give a tuple of numbers."
                 ) from None
             object.__setattr__(self, name, numbers)
-        for name, least in (("n_steps", 0), ("n_directions", 1), ("beam_width", 4)):
+        for name, least in (("n_steps", 0), ("n_directions", 1), ("beam_width", BEAM_STEP)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise OptionError(f"{name}={value!r} is not a whole number of at least {least}; give one.")
+        if self.beam_width % BEAM_STEP:
+            lower = self.beam_width - self.beam_width % BEAM_STEP
+            raise OptionError(
+                f"beam_width={self.beam_width} is not a multiple of {BEAM_STEP}; give {lower} or {lower + BEAM_STEP}."
+            )
         for name in ("l1_weight", "margin", "density_weight", "change_cost", "step_size"):
             self._refuse_unless_number(name, getattr(self, name))
         if self.category_cost is not None:

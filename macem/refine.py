@@ -138,7 +138,6 @@ def _most_grid_moves(plan: Plan) -> int:
 
 
 def _beam(n_slots: int, width: int, d: int) -> Beam:
-    width -= width % len(kernel.TRADE_OFFS)
     return Beam(
         slot=kernel.records(kernel.SLOT, n_slots),
         state=kernel.records(kernel.STATE, (n_slots, width)),
