@@ -341,39 +341,41 @@ def _ideals(explainer: Explainer, standard: Explanations, table: pd.DataFrame) -
     classes = explainer.classes[_answers(explainer, table).argmax(axis=1)]
     points, asked = _points(explainer, table), _asked(features, table)
     ends = _points(explainer, _table(features, [row for one in standard for row in (one.original, one.base)]))
-    own = [  # contrasts that are what an ideal has to be, by their place
-        (at, kind, contrast)
+    own = _standards(explainer, standard)
+    ideals: dict[tuple[int, str], F8] = {}
+    for at, explanation in enumerate(standard):
+        row, base = ends[2 * at : 2 * at + 2]
+        nearer = (np.abs(points) <= np.abs(row) + ROUNDING).all(axis=1)
+        farther = (np.abs(points) >= np.abs(row) - ROUNDING).all(axis=1)
+        for kind, reference, fits in (
+            ("positive", base, nearer & (classes == explanation.prediction)),
+            ("negative", row, farther & (classes != explanation.prediction)),
+        ):
+            distances = np.where(fits, np.abs(points - reference).sum(axis=1), np.inf)
+            nearest = int(distances.argmin())
+            known = own.get((at, kind))
+            if known is not None and np.abs(known[0] - reference).sum() <= distances[nearest] + ROUNDING:
+                ideals[at, kind] = known[1]
+            elif np.isfinite(distances[nearest]):
+                ideals[at, kind] = asked[nearest]
+    return ideals
+
+
+def _standards(explainer: Explainer, standard: Explanations) -> dict[tuple[int, str], tuple[F8, F8]]:
+    """By explanation and kind the standard's contrasts that are what an ideal has to be: points, and as asked."""
+    own = {
+        (at, kind): contrast.values
         for at, explanation in enumerate(standard)
         for kind, contrast in zip(KINDS, (explanation.positive, explanation.negative), strict=True)
         if contrast is not None
         and contrast.found
         and (contrast.prediction == explanation.prediction) == (kind == "positive")
-    ]
-    ideals: dict[tuple[int, str], F8] = {}
-    own_points: dict[tuple[int, str], F8] = {}
-    own_asked: dict[tuple[int, str], F8] = {}
-    if own:
-        shown = _table(features, [contrast.values for _, _, contrast in own])
-        places = [(at, kind) for at, kind, _ in own]
-        own_points = dict(zip(places, _points(explainer, shown), strict=True))
-        own_asked = dict(zip(places, _asked(features, shown), strict=True))
-    for at, explanation in enumerate(standard):
-        row, base = ends[2 * at : 2 * at + 2]
-        for kind in KINDS:
-            if kind == "positive":
-                reference = base
-                fits = (classes == explanation.prediction) & (np.abs(points) <= np.abs(row) + ROUNDING).all(axis=1)
-            else:
-                reference = row
-                fits = (classes != explanation.prediction) & (np.abs(points) >= np.abs(row) - ROUNDING).all(axis=1)
-            distances = np.where(fits, np.abs(points - reference).sum(axis=1), np.inf)
-            nearest = int(distances.argmin())
-            gap = np.abs(own_points[at, kind] - reference).sum() if (at, kind) in own_points else np.inf
-            if np.isfinite(gap) and gap <= distances[nearest] + ROUNDING:
-                ideals[at, kind] = own_asked[at, kind]
-            elif np.isfinite(distances[nearest]):
-                ideals[at, kind] = asked[nearest]
-    return ideals
+    }
+    if not own:
+        return {}
+    table = _table(explainer.features, list(own.values()))
+    both = zip(_points(explainer, table), _asked(explainer.features, table), strict=True)
+    return dict(zip(own, both, strict=True))
 
 
 def _path_features(trees: list[Any], rows: NDArray[np.float32]) -> list[I8]:
