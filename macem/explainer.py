@@ -432,11 +432,13 @@ class Explainer:
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
             again = Work.on(problem.select(work.problems, failed), limits)
+            row = again.best.row
+            row["n_queries"] = work.best.row["n_queries"][failed]  # one budget for both searches
+            row["exhausted"] = work.best.row["exhausted"][failed] | (row["n_queries"] >= again.best.max_queries)
             live = _Asking(self, table, ask.owners[failed], ask.numbers, live=True)
             refine.batched(again, plan, weights, live, limits)
             work.best.numbers[failed] = again.best.numbers
-            work.best.row["cost"][failed] = again.best.row["cost"]
-            work.best.row["n_queries"][failed] += again.best.row["n_queries"]
+            work.best.row[failed] = row
             work.best.row["proved"][failed] = False
             found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
             shown, verdict = self._judge(table, work, ask, found)
