@@ -56,3 +56,7 @@ def test_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         exec(compile("".join(cell["source"]), f"{path}, cell {cell['execution_count']}", "exec"), namespace)
     pyplot.close("all")
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_site_loads_nothing_from_another_server() -> None:
+    assert "http" not in (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
