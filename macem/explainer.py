@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -667,11 +667,20 @@ class _Asking:
     numbers: F8  # of the table
     live: bool = False
 
+    @cached_property
+    def form(self) -> Callable[[F8, I8], Any]:
+        """`Features.asking` of the table."""
+        return self.explainer.features.asking(self.table, self.numbers)
+
     def __call__(self, numbers: F8, rows: I8) -> F8:
-        first, place = np.unique(_hashes(numbers, self.owners[rows]), return_index=True, return_inverse=True)[1:]
+        owners = self.owners[rows]
+        place, distinct = pd.factorize(_hashes(numbers, owners))
+        if distinct.size < place.size:  # neighbours stay so: a forest walks them in any other order 1.37 times as long
+            first = np.unique(place, return_index=True)[1]
+            numbers, owners = numbers[first], owners[first]
         explainer = self.explainer
         oracle = explainer._live if self.live else explainer.oracle
-        asked = explainer.features.model_table(self.table_of(numbers[first], rows[first]))
+        asked = self.form(numbers, owners)
         probabilities = oracle.predict_proba(asked)
         surely = getattr(explainer._live, "by_probability", False)
         if not surely and (self.live or not explainer._follows_argmax):

@@ -121,6 +121,8 @@ def lockstep(
     iterates = _iterates(work, plan, schedule)
     n_queries = (schedule.n_directions + 1) * schedule.n_samples
     n_starts = schedule.start.size
+    at_once = max(1, MAX_QUERIES_AT_ONCE // n_queries)
+    room = np.empty((min(at_once, work.open.size * n_starts), n_queries, plan.feature.size - 1))
     for step in range(schedule.n_steps):
         row = work.best.row
         short = row["n_queries"] + n_queries * n_starts > work.best.max_queries
@@ -130,10 +132,9 @@ def lockstep(
             return
         active = np.repeat(still, n_starts)
         starts = np.tile(np.arange(n_starts), still.size)
-        at_once = max(1, MAX_QUERIES_AT_ONCE // n_queries)
         for first in range(0, active.size, at_once):
             some, their = active[first : first + at_once], starts[first : first + at_once]
-            numbers = np.empty((some.size, n_queries, plan.feature.size - 1))
+            numbers = room[: some.size]
             kernel.propose_rows(plan, work.problems, schedule, iterates, some, their, step, numbers)
             rows = np.repeat(some, n_queries)
             flat = numbers.reshape(rows.size, -1)

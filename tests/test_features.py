@@ -418,6 +418,26 @@ def test_arrays_are_asked_as_arrays() -> None:
     assert integers.model_table(integers.check(np.array([[1.5, np.nan]]))).dtype == np.float64
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_many_numbers_are_asked_in_the_form_of_their_rows(dtype: Any) -> None:
+    array = np.array([[0.1, -0.0, 3.0], [2.3, 1.0, -1.0], [5.5, 2.0, 0.0]])
+    if dtype != np.int64:
+        array[2, 1] = np.nan
+    array = array.astype(dtype)
+    features = Features.fit(array)
+    table = features.check(array)
+    own = features.numbers(table)
+    rows = np.array([0, 1, 2, 0, 2])
+    numbers = own[rows]
+    numbers[:, 2] += [0.0, 0.25, -0.0, -3.0, 1.0]
+    numbers[1, 1] = -0.0
+    asked = features.asking(table, own)(numbers, rows)
+    expected = features.model_table(features.frame(numbers, table.iloc[rows]))
+    assert asked.dtype == expected.dtype
+    np.testing.assert_array_equal(asked, expected)
+    assert np.array_equal(np.signbit(asked), np.signbit(expected))
+
+
 def test_a_background_frame_may_be_asked_with_arrays() -> None:
     features = Features.fit(MIXED)
     pd.testing.assert_frame_equal(
