@@ -2446,11 +2446,14 @@ def next_states_of_rows(
 
 
 @compiled
-def absorb_moves_of_row(
-    beam: Beam, slot: int, state: int, bound: float, moves: Records, n_moves: int, own_margin: float
-) -> None:
-    """`absorb_moves` of one state."""
-    absorb_moves(beam, slot, state, bound, moves, n_moves, own_margin)
+def absorb_moves_of_states(beam: Beam, best: Best, rows: I8, states: I8, moves: Records, n_moves: I8) -> None:
+    """`absorb_moves` for states of the problems `rows`, whose moves `grid_moves_of_states` listed."""
+    first = 0
+    for at in range(rows.size):
+        last = first + n_moves[at] - 1
+        bound = best.row[rows[at]].cost
+        absorb_moves(beam, rows[at], states[at], bound, moves[first:last], last - first, moves[last].margin)
+        first = last + 1
 
 
 @compiled
@@ -2466,6 +2469,30 @@ PULLS = 9  # steps between the reference and a moved feature
 
 
 @compiled
+def grid_moves_of_states(
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    rows: I8,
+    numbers: F8,
+    bounds: F8,
+    steps: F8,
+    moves: Records,
+    n_moves: I8,
+) -> int:
+    """`grid_moves` of many states, after each a move that leaves the state as it is; returns how many in all."""
+    end = 0
+    for at in range(rows.size):
+        first = end
+        end += grid_moves(plan, weights, problems, rows[at], numbers[at], bounds[at], steps, moves[first:])
+        moves[end].feature = 0
+        moves[end].number = numbers[at, 0]
+        end += 1
+        n_moves[at] = end - first
+    return end
+
+
+@inner
 def grid_moves(
     plan: Plan,
     weights: Weights,

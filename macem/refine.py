@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from macem import kernel, trees
-from macem.kernel import F8, Axes, Beam, Plan, Problems, Records, Scratch, TreeEnsemble, Weights
+from macem.kernel import F8, I8, Axes, Beam, Plan, Problems, Records, Scratch, TreeEnsemble, Weights
 from macem.options import SearchOptions
 from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
 
@@ -66,34 +66,27 @@ def batched(work: Work, plan: Plan, weights: Weights, ask: Ask, limits: Limits) 
     n, d = work.problems.anchor.shape
     row = work.best.row
     beam = _beam(n, BLACK_BOX_WIDTH, d)
-    room = kernel.records(kernel.MOVE, _most_grid_moves(plan))
     still = work.open
     kernel.start_beams(plan, work.problems, weights, beam, still)
     while still.size:
         if limits.passed:
             row["exhausted"][still] = True
             return
-        asked = []
-        for p in still:
-            for state in range(beam.slot["n_states"][p]):
-                numbers = beam.numbers[p, state]
-                n_moves = kernel.grid_moves(plan, weights, work.problems, p, numbers, row["cost"][p], GRID_STEPS, room)
-                asked.append((p, state, room[: n_moves + 1].copy()))
-        rows = np.repeat([p for p, _, _ in asked], [moves.size for _, _, moves in asked])
-        numbers = np.concatenate([_moved(beam.numbers[p, state], moves) for p, state, moves in asked])
+        n_states = beam.slot["n_states"][still]
+        owners = np.repeat(still, n_states)
+        states = np.concatenate([np.arange(count) for count in n_states])
+        at, bounds = beam.numbers[owners, states], row["cost"][owners]
+        moves, n_moves, numbers = _grid(plan, weights, work.problems, owners, at, bounds)
+        rows = np.repeat(owners, n_moves)
         margins, reached = np.empty(rows.size), np.empty(rows.size, bool)
         for first in range(0, rows.size, MAX_QUERIES_AT_ONCE):
             some = slice(first, first + MAX_QUERIES_AT_ONCE)
             answers = ask(numbers[some], rows[some])
             kernel.judge_rows(weights, work.problems, rows[some], answers, margins[some], reached[some])
         kernel.keep_rows(plan, weights, work.problems, work.best, rows, numbers, reached)
-        at = 0
-        for p, state, moves in asked:
-            here = slice(at, at + moves.size - 1)
-            moves["margin"][:-1], moves["reached"][:-1] = margins[here], reached[here]
-            at += moves.size
-            row["n_queries"][p] += moves.size
-            kernel.absorb_moves_of_row(beam, p, state, row["cost"][p], moves, moves.size - 1, margins[at - 1])
+        moves["margin"], moves["reached"] = margins, reached
+        np.add.at(row["n_queries"], owners, n_moves)
+        kernel.absorb_moves_of_states(beam, work.best, owners, states, moves, n_moves)
         row["exhausted"][still] |= row["n_queries"][still] >= work.best.max_queries
         kernel.next_states_of_rows(plan, weights, work.problems, beam, still, work.best, MAX_ROUNDS, MAX_ROUNDS)
         still = still[(beam.slot["n_states"][still] > 0) & ~row["exhausted"][still]]
@@ -103,34 +96,31 @@ def sensitivity_asked(problems: Problems, plan: Plan, weights: Weights, ask: Ask
     """`sensitivity_on_table` for any oracle, over a grid of each feature's range."""
     n, d = problems.anchor.shape
     sensitivity = np.zeros((n, d))
-    room = kernel.records(kernel.MOVE, _most_grid_moves(plan))
-    asked = []
-    for p in range(n):
-        n_moves = kernel.grid_moves(plan, weights, problems, p, problems.anchor[p], np.inf, GRID_STEPS, room)
-        asked.append(room[: n_moves + 1].copy())
-    if not asked:
+    if not n:
         return sensitivity
-    rows = np.repeat(np.arange(n), [moves.size for moves in asked])
-    numbers = np.concatenate([_moved(problems.anchor[p], moves) for p, moves in enumerate(asked)])
+    owners = np.arange(n)
+    moves, n_moves, numbers = _grid(plan, weights, problems, owners, problems.anchor, np.full(n, np.inf))
+    rows = np.repeat(owners, n_moves)
     answers = np.concatenate(
         [
             ask(numbers[first : first + MAX_QUERIES_AT_ONCE], rows[first : first + MAX_QUERIES_AT_ONCE])
             for first in range(0, rows.size, MAX_QUERIES_AT_ONCE)
         ]
     )[np.arange(rows.size), problems.row["goal"][rows]]
-    at = 0
-    for p, moves in enumerate(asked):
-        theirs = answers[at : at + moves.size]
-        np.maximum.at(sensitivity[p], moves["feature"][:-1], np.abs(theirs[:-1] - theirs[-1]))
-        at += moves.size
+    still = np.repeat(answers[np.cumsum(n_moves) - 1], n_moves)  # the last of each is the state itself
+    np.maximum.at(sensitivity, (rows, moves["feature"]), np.abs(answers - still))
     return sensitivity
 
 
-def _moved(state: F8, moves: Records) -> F8:
-    """One row per move of a state, and last the state itself."""
-    rows = np.repeat(state[None, :], moves.size, axis=0)
-    rows[np.arange(moves.size - 1), moves["feature"][:-1]] = moves["number"][:-1]
-    return rows
+def _grid(plan: Plan, weights: Weights, problems: Problems, rows: I8, states: F8, bounds: F8) -> tuple[Records, I8, F8]:
+    """Moves of states of the problems `rows`, how many of each, and where they lead; the last of each leads nowhere."""
+    moves = np.empty(rows.size * _most_grid_moves(plan), kernel.MOVE)
+    n_moves = np.empty(rows.size, np.int64)
+    n = kernel.grid_moves_of_states(plan, weights, problems, rows, states, bounds, GRID_STEPS, moves, n_moves)
+    moves = moves[:n]
+    numbers = np.repeat(states, n_moves, axis=0)
+    numbers[np.arange(n), moves["feature"]] = moves["number"]
+    return moves, n_moves, numbers
 
 
 def _most_grid_moves(plan: Plan) -> int:
