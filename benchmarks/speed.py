@@ -1,7 +1,8 @@
 """Measure the speed bars: ``python benchmarks/speed.py`` writes results/speed.csv; ``--quick`` only shows that it runs.
 
 Everything runs on one thread, unless a row says otherwise. A candidate and its baseline take turns in the same process,
-and medians are compared, so that a busy machine slows both.
+and medians are compared, so that a busy machine slows both. The table is also compared with other runtimes of tree
+ensembles (extra `runtimes`); one that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,15 +133,83 @@ class OnTable:
         return lambda: search_steps(self.table, self.axes, self.plan, self.weights, problems, points, margins, reached)
 
 
+def onnxruntime_question(model: Any) -> Callable[[np.ndarray], Callable[[], Any]]:
+    """From rows to the question, in float32, as the converters write thresholds."""
+    import onnxmltools
+    import onnxruntime
+    import skl2onnx
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    columns = [("X", FloatTensorType([None, model.n_features_in_]))]
+    if isinstance(model, XGBClassifier):
+        graph = onnxmltools.convert_xgboost(model, initial_types=columns)
+    elif isinstance(model, LGBMClassifier):
+        graph = onnxmltools.convert_lightgbm(model, initial_types=columns, zipmap=False)
+    else:
+        graph = skl2onnx.to_onnx(model, np.zeros((1, model.n_features_in_), np.float32), options={"zipmap": False})
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = settings.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+    return lambda rows: partial(session.run, ["probabilities"], {"X": rows.astype(np.float32)})
+
+
+def treelite_model(model: Any) -> Any:
+    import treelite
+
+    if isinstance(model, XGBClassifier):
+        return treelite.frontend.from_xgboost(model.get_booster())
+    if isinstance(model, LGBMClassifier):
+        return treelite.frontend.from_lightgbm(model.booster_)
+    return treelite.sklearn.import_model(model)
+
+
+def gtil_question(model: Any) -> Callable[[np.ndarray], Callable[[], Any]]:
+    """From rows to the question of treelite's interpreter, in the precision of the model's thresholds."""
+    import treelite
+
+    trees = treelite_model(model)
+    return lambda rows: partial(treelite.gtil.predict, trees, rows.astype(trees.input_type), nthread=1)
+
+
+def tl2cgen_question(model: Any) -> Callable[[np.ndarray], Callable[[], Any]]:
+    """From rows to the question of the trees compiled by gcc, in the precision of the model's thresholds."""
+    import tl2cgen
+
+    trees = treelite_model(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trees.so"
+        # -O1: as fast as tl2cgen's -O3 or with its quantized thresholds, and compiled in half the time
+        tl2cgen.export_lib(trees, "gcc", path, params={"parallel_comp": 8}, options=["-O1"])
+        compiled = tl2cgen.Predictor(path, nthread=1)
+
+    def question(rows: np.ndarray) -> Callable[[], Any]:
+        numbers = rows.astype(trees.input_type)
+        return lambda: compiled.predict(tl2cgen.DMatrix(numbers))
+
+    return question
+
+
+RUNTIMES = {
+    "onnxruntime": (onnxruntime_question, ("onnxruntime", "onnxmltools", "skl2onnx")),
+    "treelite GTIL": (gtil_question, ("treelite",)),
+    "tl2cgen": (tl2cgen_question, ("treelite", "tl2cgen")),
+}
+
+
 def tables(models: dict[str, Any], X: np.ndarray, repetitions: int) -> Iterator[Measurement]:
-    """The table asked for many rows against the library's own call."""
+    """The table asked for many rows against the library's own call, and against other runtimes of its trees."""
+    what = "table asked, times faster"
+    runtimes = {name: question for name, (question, needs) in RUNTIMES.items() if all(map(find_spec, needs))}
     for name, model in models.items():
         table = OnTable(model, X)
+        questions = {runtime: question(model) for runtime, question in runtimes.items()}
         for n, bar in TABLE_BARS[name].items():
             rows = np.ascontiguousarray(X[:n])
             ask = table.plain(table.problems(rows), rows[:, None, :])
-            ratio = times_slower(lambda model=model, rows=rows: model.predict_proba(rows), ask, repetitions)
-            yield Measurement("table asked, times faster", name, n, ratio, "its predict_proba", bar)
+            ratio = times_slower(partial(model.predict_proba, rows), ask, repetitions)
+            yield Measurement(what, name, n, ratio, "its predict_proba", bar)
+            for runtime, question in questions.items():
+                yield Measurement(what, name, n, times_slower(question(rows), ask, repetitions), runtime, "")
 
 
 def steps(models: dict[str, Any], X: np.ndarray, repetitions: int) -> Iterator[Measurement]:
@@ -343,7 +414,11 @@ def main() -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     with threadpool_limits(1):
         for result in measurements(quick):
-            print(f"{result.what}; {result.model}; {result.rows} rows: {result.ratio:.3g} ({result.bar})", flush=True)
+            print(
+                f"{result.what}; {result.model}; {result.rows} rows; against {result.baseline}: {result.ratio:.3g} "
+                f"({result.bar or 'no bar'})",
+                flush=True,
+            )
             results.append(result)
             if not quick:  # after each, so that a run that is cut short keeps what it has
                 pd.DataFrame(results).to_csv(RESULTS, index=False, float_format="%.4g", lineterminator="\n")
