@@ -26,7 +26,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile an entry for any thread, and keep the machine code on disk where there is a place for it."""
+    """Compile an entry for any thread, which allocates nothing; machine code stays on disk where there is a place.
+
+    It counts no references, nor does what it calls: to count one each time that an array is taken out of a NamedTuple
+    costs 20 times the work of a loop over cells (56 us against 3 for 51 x 20 of them).
+    """
+    return _jit(function, no_cfunc_wrapper=True, _nrt=False)
+
+
+def compiled_allocating(function: _Function) -> _Function:
+    """Compile an entry that allocates."""
     return _jit(function, no_cfunc_wrapper=True, _nrt=True)
 
 
@@ -36,11 +45,7 @@ def allocating(function: _Function) -> _Function:
 
 
 def inner(function: _Function) -> _Function:
-    """Compile a function that only compiled code calls and that allocates nothing.
-
-    It counts no references: to count one each time that an array is taken out of a NamedTuple costs 20 times the work
-    of a loop over cells (56 us against 3 for 51 x 20 of them).
-    """
+    """Compile a function that only compiled code calls and that allocates nothing."""
     return _jit(function, no_cfunc_wrapper=True, no_cpython_wrapper=True, _nrt=False)
 
 
@@ -49,7 +54,16 @@ def inlined(function: _Function) -> _Function:
     return _jit(function, no_cfunc_wrapper=True, no_cpython_wrapper=True, _nrt=False, forceinline=True)
 
 
-def _jit(function: _Function, **options: bool) -> _Function:
+def spliced(function: _Function) -> _Function:
+    """Write a function into its one caller before types are inferred.
+
+    A compiled function carries machine code of all that it calls, and its caller carries that again: where that is
+    `answer_one`, each such function more takes a second of the first call.
+    """
+    return _jit(function, inline="always")
+
+
+def _jit(function: _Function, **options: Any) -> _Function:
     try:
         return numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:  # a read-only installation without a home: numba finds nowhere to keep a cache
@@ -132,22 +146,26 @@ class TreeEnsemble(NamedTuple):
     depth: int  # splits on the longest path
 
 
-def _union(number: type, bits: type) -> np.dtype[Any]:
-    """One place read as a number or as its bits; `ndarray.view` takes two seconds to compile, this nothing."""
-    layout = {"names": ["number", "bits"], "formats": [number, bits], "offsets": [0, 0]}
-    return np.dtype((np.record, np.dtype(layout)))
-
-
-SINGLE_BITS = _union(np.float32, np.uint32)
-DOUBLE_BITS = _union(np.float64, np.uint64)
+BITS = np.dtype(
+    (
+        np.record,
+        np.dtype(
+            {
+                "names": ["single", "single_bits", "double", "double_bits"],
+                "formats": [np.float32, np.uint32, np.float64, np.uint64],
+                "offsets": [0, 0, 0, 0],
+            }
+        ),
+    )
+)
+"""One place read as a number or as its bits; `ndarray.view` takes two seconds to compile, this nothing."""
 
 
 @allocating
 def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
     """Turn an (n, d) matrix of numbers and category codes into comparable keys."""
     n_rows, n_features = codes.shape
-    single = np.empty(1, SINGLE_BITS)
-    double = np.empty(1, DOUBLE_BITS)
+    place = np.empty(1, BITS)
     for row in range(n_rows):
         for feature in range(n_features):
             number = codes[row, feature]
@@ -161,15 +179,15 @@ def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
                 else:
                     keys[row, feature] = np.uint64(number)
             elif table.wide == 1:
-                double[0].number = number + 0.0  # -0.0 and 0.0 are one key
-                bits = double[0].bits
+                place[0].double = number + 0.0  # -0.0 and 0.0 are one key
+                bits = place[0].double_bits
                 if bits >> np.uint64(63):
                     keys[row, feature] = ~bits
                 else:
                     keys[row, feature] = bits | np.uint64(0x8000000000000000)
             else:
-                single[0].number = np.float32(number + 0.0)
-                bits = np.uint64(single[0].bits)
+                place[0].single = np.float32(number + 0.0)
+                bits = np.uint64(place[0].single_bits)
                 if bits >> np.uint64(31):
                     keys[row, feature] = bits ^ np.uint64(0xFFFFFFFF)
                 else:
@@ -255,26 +273,24 @@ def narrow_step(word: np.uint64, keys: U8, row: np.uint64) -> np.uint64:
     return (word & np.uint64(0x1FFFF)) + np.uint64(key > word >> np.uint64(32))
 
 
-@allocating
+@inner
 def walk_any(table: TreeEnsemble, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
     """Walk eight trees of any nodes with any rows."""
-    at = np.empty(LANES, np.uint64)
     for number in range(n_rows):
         row = np.uint64(number)
         for lane in range(LANES):
-            at[lane] = first[lane]
+            leaves[lane, row] = first[lane]
         moved = True
         while moved:
             for _ in range(STRIDE):
                 moved = False
                 for number_of_lane in range(LANES):
                     lane = np.uint64(number_of_lane)
-                    here = at[lane]
+                    here = leaves[lane, row]
                     split, flags, feature, left = node_at(table, here)
-                    at[lane] = first[lane] + left + goes_right(table, split, flags, keys[row, feature])
-                    moved |= at[lane] != here
-        for lane in range(LANES):
-            leaves[lane, number] = at[lane]
+                    there = first[lane] + left + goes_right(table, split, flags, keys[row, feature])
+                    leaves[lane, row] = there
+                    moved |= there != here
 
 
 @inlined
@@ -285,7 +301,7 @@ def group_of(trees: Records, tree: int, end: int, first: U8) -> int:
     return min(LANES, end - tree)
 
 
-@compiled
+@compiled_allocating
 def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
     """Sum the trees of every member, in order and in the member's precision, into the (n, n_outputs) array `raw`."""
     n_rows, n_features = codes.shape
@@ -300,18 +316,20 @@ def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
             for output in range(table.start.size):
                 raw[start + row, output] = table.start[output]
         for member in range(table.member.size - 1):
-            end = table.member[member + 1].first_tree
-            width = table.member[member].width
-            single = table.member[member].single == 1
-            for tree in range(table.member[member].first_tree, end, LANES):
+            part, after = table.member[member], table.member[member + 1]
+            end = after.first_tree
+            width = part.width
+            single = part.single == 1
+            shared = after.first_output - part.first_output == width  # all trees add to the same outputs
+            for tree in range(part.first_tree, end, LANES):
                 n_trees = group_of(table.tree, tree, end, first)
                 if narrow:
                     walk_narrow(table.nodes, table.depth, first, keys, n_block, leaves)
                 else:
                     walk_any(table, first, keys, n_block, leaves)
-                if one_output(table, tree, n_trees):
+                if shared and n_trees == LANES:
                     for column in range(width):
-                        output = table.tree[tree].output + column
+                        output = part.first_output + column
                         add_group(table.values, column, leaves, n_block, single, raw[start:], output)
                     continue
                 for lane in range(n_trees):
@@ -337,15 +355,6 @@ def add_leaves(values: F8, column: int, leaves: U8, n_rows: int, single: bool, r
         row = np.uint64(number)
         total = raw[row, np.uint64(output)] + values[leaves[row], np.uint64(column)]
         raw[row, np.uint64(output)] = np.float64(np.float32(total)) if single else total
-
-
-@inlined
-def one_output(table: TreeEnsemble, tree: int, n_trees: int) -> bool:
-    """Whether eight trees add to the same raw outputs, as those of all models but boosters of many classes do."""
-    same = n_trees == LANES
-    for lane in range(1, n_trees):
-        same &= table.tree[tree + lane].output == table.tree[tree].output
-    return same
 
 
 @inlined
@@ -389,20 +398,21 @@ def link_scores(table: TreeEnsemble, raw: F8, outputs: F8, probabilities: F8) ->
     for label in range(table.n_classes):
         probabilities[label] = 0.0
     for member in range(table.member.size - 1):
-        first = table.member[member].first_output
+        part = table.member[member]
+        first = part.first_output
         n_outputs = table.member[member + 1].first_output - first
         for output in range(n_outputs):
-            outputs[output] = raw[first + output] / table.member[member].divisor
-        _link(table.member[member].link, table.member[member].slope, outputs, n_outputs)
-        first_class = table.member[member].first_class
+            outputs[output] = raw[first + output] / part.divisor
+        _link(part.link, part.slope, outputs, n_outputs)
+        first_class = part.first_class
         for column in range(table.member[member + 1].first_class - first_class):
             label = table.member_class[first_class + column]
-            probabilities[label] += table.member[member].weight * outputs[column]
+            probabilities[label] += part.weight * outputs[column]
     for label in range(table.n_classes):
         probabilities[label] /= table.total
 
 
-@inlined
+@inner
 def _link(link: int, slope: float, outputs: F8, n_outputs: int) -> None:
     """From raw outputs to probability columns, in place (one output behind a sigmoid or step becomes two columns)."""
     if link == SIGMOID:
@@ -532,21 +542,24 @@ def place_of(plan: Plan, feature: int, number: float) -> float:
     """Coordinate z of a number or level; a missing value stands at the base."""
     if np.isnan(number):
         return 0.0
-    if plan.feature[feature].kind <= GRID:
-        return (number - plan.feature[feature].base_value) / plan.feature[feature].scale
+    coordinate = plan.feature[feature]
+    if coordinate.kind <= GRID:
+        return (number - coordinate.base_value) / coordinate.scale
     if number < 0.0:
-        return plan.feature[feature].unseen_place
-    return plan.level[plan.feature[feature].first_level + np.int64(number)].place
+        return coordinate.unseen_place
+    return plan.level[coordinate.first_level + np.int64(number)].place
 
 
 @inlined
 def code_of(plan: Plan, problems: Problems, level_code: F8, p: int, feature: int, number: float) -> float:
     """What the table reads for a number; the row's own cell is read as it is."""
-    if number == problems.cell[p, feature].own or np.isnan(number):
-        return problems.cell[p, feature].own_code
-    if plan.feature[feature].kind <= GRID:
+    cell = problems.cell[p, feature]
+    if number == cell.own or np.isnan(number):
+        return cell.own_code
+    coordinate = plan.feature[feature]
+    if coordinate.kind <= GRID:
         return number
-    return level_code[plan.feature[feature].first_level + np.int64(number)]
+    return level_code[coordinate.first_level + np.int64(number)]
 
 
 @compiled
@@ -558,10 +571,8 @@ def settle(plan: Plan, problems: Problems, p: int, feature: int, number: float) 
 @inlined
 def settled(plan: Plan, problems: Problems, p: int, feature: int, number: float) -> float:
     """The feasible number nearest to a number, on the data's own grid (a continuous one survives float32)."""
-    if plan.feature[feature].grid > 0.0:
-        number = math.floor(number * plan.feature[feature].grid + 0.5) / plan.feature[feature].grid
-    else:
-        number = np.float64(np.float32(number))
+    grid = plan.feature[feature].grid
+    number = math.floor(number * grid + 0.5) / grid if grid > 0.0 else np.float64(np.float32(number))
     nearest = problems.cell[p, feature].own
     gap = np.inf
     for side in range(2):
@@ -749,7 +760,8 @@ SMALLEST_PROBABILITY = 1e-9  # below it the logarithm is flat; a forest often sa
 @inlined
 def margin_of(weights: Weights, problems: Problems, p: int, probabilities: F8) -> tuple[float, bool]:
     """How far ζ is on the wanted side (positive: there), and whether the class is the wanted one, ties to the first."""
-    goal = problems.row[p].goal
+    wanted = problems.row[p]
+    goal = wanted.goal
     rival = -1
     top = 0
     for label in range(probabilities.size):
@@ -758,14 +770,14 @@ def margin_of(weights: Weights, problems: Problems, p: int, probabilities: F8) -
         if label != goal and (rival < 0 or probabilities[label] > probabilities[rival]):
             rival = label
     if rival < 0:  # a model of one class
-        return (np.inf, True) if problems.row[p].keep == 1 else (-np.inf, False)
+        return (np.inf, True) if wanted.keep == 1 else (-np.inf, False)
     if weights.log_score == 1:
         margin = math.log(max(probabilities[goal], SMALLEST_PROBABILITY)) - math.log(
             max(probabilities[rival], SMALLEST_PROBABILITY)
         )
     else:
         margin = probabilities[goal] - probabilities[rival]
-    if problems.row[p].keep == 1:
+    if wanted.keep == 1:
         return margin, top == goal and (weights.margin == 0.0 or margin >= weights.margin)
     return -margin, top != goal and (weights.margin == 0.0 or -margin >= weights.margin)
 
@@ -776,9 +788,10 @@ def feature_cost(plan: Plan, weights: Weights, problems: Problems, p: int, featu
     reference = problems.cell[p, feature].reference
     if number == reference or np.isnan(number):
         return 0.0
-    if plan.feature[feature].kind > GRID and weights.category >= 0.0:
+    kind = plan.feature[feature].kind
+    if kind > GRID and weights.category >= 0.0:
         return weights.change + weights.category
-    if plan.feature[feature].kind == SIMPLEX:  # two corners differ by one in two coordinates
+    if kind == SIMPLEX:  # two corners differ by one in two coordinates
         return weights.change + 2.0 * weights.l1 + 2.0
     step = place_of(plan, feature, number) - place_of(plan, feature, reference)
     return weights.change + weights.l1 * abs(step) + step * step
@@ -967,9 +980,10 @@ def absorb_row(
 def keep_if_best(plan: Plan, weights: Weights, problems: Problems, best: Best, p: int, numbers: F8) -> bool:
     """Keep valid numbers if they are cheaper than the best so far."""
     cost = cost_of(plan, weights, problems, p, numbers)
-    if cost >= best.row[p].cost:
+    found = best.row[p]
+    if cost >= found.cost:
         return False
-    best.row[p].cost = cost
+    found.cost = cost
     for feature in range(numbers.size):
         best.numbers[p, feature] = numbers[feature]
     return True
@@ -1045,11 +1059,8 @@ def rows_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, column: 
 
 
 @inner
-def add_box(table: TreeEnsemble, tree: int, n_trees: int, at: U8, n_rows: int, single: bool, raw: F8) -> bool:
+def add_box(table: TreeEnsemble, output: int, at: U8, n_rows: int, single: bool, raw: F8) -> bool:
     """Add eight trees that say the same to all rows, in one pass; False, and nothing added, where they do not."""
-    output = table.tree[tree].output
-    if not one_output(table, tree, n_trees):
-        return False
     for lane in range(LANES):
         split, _, _, _ = node_at(table, at[lane])
         if split != (MISSING if table.wide == 1 else MISSING >> np.uint64(32)):  # no leaf
@@ -1118,15 +1129,18 @@ def raw_scores_nearby(table: TreeEnsemble, n_rows: int, nearby: Nearby) -> None:
             nearby.raw[output, row] = table.start[output]
     everyone = MISSING if n_rows == BLOCK else (np.uint64(1) << np.uint64(n_rows)) - np.uint64(1)
     for member in range(table.member.size - 1):
-        single = table.member[member].single == 1
-        width = table.member[member].width
-        end = table.member[member + 1].first_tree
-        for tree in range(table.member[member].first_tree, end, LANES):
+        part, after = table.member[member], table.member[member + 1]
+        single = part.single == 1
+        width = part.width
+        shared = after.first_output - part.first_output == width
+        end = after.first_tree
+        for tree in range(part.first_tree, end, LANES):
             n_trees = group_of(table.tree, tree, end, nearby.first)
             for lane in range(LANES):
                 nearby.at[lane] = nearby.first[lane]
             walk_box(table, nearby.first, nearby.smallest, nearby.largest, nearby.at)
-            if not add_box(table, tree, n_trees, nearby.at, n_rows, single, nearby.raw):
+            together = shared and n_trees == LANES
+            if not (together and add_box(table, part.first_output, nearby.at, n_rows, single, nearby.raw)):
                 for lane in range(n_trees):
                     output = table.tree[tree + lane].output
                     walk_apart(
@@ -1246,6 +1260,7 @@ MOVE = record(
 
 
 REACH = record(
+    rest=np.float64,  # what the other features of the state cost
     home=np.int64,  # the cell of the state itself
     low=np.int64,  # cells that a move may reach: feasible, and cheap enough
     high=np.int64,
@@ -1294,7 +1309,7 @@ class Scratch(NamedTuple):
     scores: F8  # (n_moves, n_outputs) raw outputs of the moves
 
 
-@compiled
+@compiled_allocating
 def fill_level_words(table: TreeEnsemble, axes: Axes, plan: Plan) -> None:
     """Set, for every node on a level feature, the bits of the levels that go left."""
     n_features = plan.feature.size - 1
@@ -1426,9 +1441,10 @@ def answer_one(
     for output in range(table.start.size):
         scratch.raw[0, output] = table.start[output]
     for member in range(table.member.size - 1):
+        part = table.member[member]
         end = table.member[member + 1].first_tree
-        single = table.member[member].single == 1
-        for tree in range(table.member[member].first_tree, end, LANES):
+        single = part.single == 1
+        for tree in range(part.first_tree, end, LANES):
             n_trees = group_of(table.tree, tree, end, scratch.first)
             if narrow:
                 walk_narrow(table.nodes, table.depth, scratch.first, scratch.keys, one, scratch.group)
@@ -1437,7 +1453,7 @@ def answer_one(
             for lane in range(n_trees):
                 leaf = scratch.group[lane, 0]
                 scratch.leaf[tree + lane] = leaf
-                for column in range(table.member[member].width):
+                for column in range(part.width):
                     output = table.tree[tree + lane].output + column
                     total = scratch.raw[0, output] + table.values[leaf, np.uint64(column)]
                     scratch.raw[0, output] = np.float64(np.float32(total)) if single else total
@@ -1452,16 +1468,17 @@ def find_reach(
     """Find, for every feature, the cells or levels that are feasible and leave the state's cost below the bound."""
     cost = cost_of(plan, weights, problems, p, numbers)
     for feature in range(numbers.size):
-        reach = scratch.reach[feature]
-        spare = bound - cost + feature_cost(plan, weights, problems, p, feature, numbers[feature])
+        reach, cell, coordinate = scratch.reach[feature], problems.cell[p, feature], plan.feature[feature]
+        reach.rest = cost - feature_cost(plan, weights, problems, p, feature, numbers[feature])
+        spare = bound - reach.rest
         reach.home = cell_of(axes, feature, scratch.codes[0, feature])
         reach.low = reach.home
         reach.high = reach.home
         reach.moves = False
-        if not problems.cell[p, feature].movable:
+        if not cell.movable:
             continue
-        if plan.feature[feature].kind > GRID:
-            level_first = plan.feature[feature].first_level
+        if coordinate.kind > GRID:
+            level_first = coordinate.first_level
             n_levels = plan.feature[feature + 1].first_level - level_first
             for word in range(axes.feature[feature].n_words):
                 bits = np.uint64(0)
@@ -1481,12 +1498,12 @@ def find_reach(
         if spare < np.inf:  # the numbers whose own cost is below what is to spare, and a little more
             room = max(spare - weights.change, 0.0)
             step = (math.sqrt(weights.l1 * weights.l1 + 4.0 * room) - weights.l1) / 2.0
-            step *= plan.feature[feature].scale * (1.0 + 1e-9)
+            step *= coordinate.scale * (1.0 + 1e-9)
         reach.gap_low = np.int64(np.iinfo(np.int64).max)
         reach.gap_high = np.int64(-1)
         for side in range(2):
-            low = max(problems.bound[p, feature, side, 0], problems.cell[p, feature].reference - step)
-            high = min(problems.bound[p, feature, side, 1], problems.cell[p, feature].reference + step)
+            low = max(problems.bound[p, feature, side, 0], cell.reference - step)
+            high = min(problems.bound[p, feature, side, 1], cell.reference + step)
             if low > high:
                 continue
             first = cell_of(axes, feature, low)
@@ -1522,15 +1539,15 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
             reach = scratch.reach[feature]
             if not reach.moves:
                 continue
+            n_words = axes.feature[feature].n_words
             if reach.tree != tree:
                 reach.tree = tree
                 reach.own_low = reach.low
                 reach.own_high = reach.high
-                for word in range(axes.feature[feature].n_words):
+                for word in range(n_words):
                     scratch.own_levels[reach.first_word + word] = scratch.reachable[reach.first_word + word]
             away = child + (np.uint64(1) - right)
             place = axes.node_cut[here]
-            n_words = axes.feature[feature].n_words
             if n_branches + max(n_words, np.int64(1)) > room:
                 walk_branches(table, axes, plan, scratch, n_branches)
                 n_branches = np.int64(0)
@@ -1589,9 +1606,10 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
             for lane in range(n_walked):
                 here = scratch.at[lane]
                 split, flags, asked, left = node_at(table, here)
-                first = np.uint64(table.tree[scratch.lane[lane].tree].first)
+                branch = scratch.lane[lane]
+                first = np.uint64(table.tree[branch.tree].first)
                 below = first + left + goes_right(table, split, flags, scratch.keys[0, asked])
-                scratch.at[lane] = here if asked == scratch.lane[lane].feature else below
+                scratch.at[lane] = here if asked == branch.feature else below
         lane = np.int64(0)
         while lane < n_walked:
             branch = scratch.lane[lane]
@@ -1644,20 +1662,22 @@ def part_branch(axes: Axes, scratch: Scratch, lane: int, n_branches: int, place:
 def note_leaf(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, branch: Any, leaf: np.uint64) -> None:
     """Note how a leaf that some cells or levels lead to differs from the state's own."""
     own = scratch.leaf[branch.tree]
-    output = table.tree[branch.tree].output
+    tree = table.tree[branch.tree]
+    output = tree.output
     feature = branch.feature
     if branch.levels:
         levels = branch.levels
         while levels:
             level = plan.feature[feature].first_level + 64 * branch.low + lowest_bit(levels)
             levels &= levels - np.uint64(1)
-            for number in range(table.tree[branch.tree].width):
+            for number in range(tree.width):
                 column = np.uint64(number)
                 scratch.level[level, output + number] += table.values[leaf, column] - table.values[own, column]
         return
-    enter = axes.feature[feature].first_cut + 2 * np.int64(feature) + branch.low
-    leave = axes.feature[feature].first_cut + 2 * np.int64(feature) + branch.high + 1
-    for number in range(table.tree[branch.tree].width):
+    first_cell = axes.feature[feature].first_cut + 2 * np.int64(feature)
+    enter = first_cell + branch.low
+    leave = first_cell + branch.high + 1
+    for number in range(tree.width):
         column = np.uint64(number)
         change = table.values[leaf, column] - table.values[own, column]
         scratch.step[enter, output + number] += change
@@ -1677,37 +1697,39 @@ def axis_moves(
     numbers: F8,
     bound: float,
     scratch: Scratch,
-) -> tuple[int, float, bool]:
-    """List the single-feature moves that cost less than a bound; returns their number, and the state's own answer."""
+) -> int:
+    """List single-feature moves that cost less than a bound; returns how many.
+
+    They are those of the state that `answer_one` was asked last: its leaves and raw outputs are read from the scratch.
+    """
     n_outputs = table.start.size
     raw, moves = scratch.raw, scratch.moves
-    own_margin, own_reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
     moves[moves.size - 1].probability = scratch.probabilities[problems.row[p].goal]
     find_reach(axes, plan, weights, problems, p, numbers, bound, scratch)
     walk_axes(table, axes, plan, scratch)
-    own_cost = cost_of(plan, weights, problems, p, numbers)
     n_moves = np.int64(0)
     for feature in range(numbers.size):
         reach = scratch.reach[feature]
         if not reach.moves:
             continue
-        rest = own_cost - feature_cost(plan, weights, problems, p, feature, numbers[feature])
-        if plan.feature[feature].kind > GRID:
-            level_first = plan.feature[feature].first_level
+        coordinate, axis = plan.feature[feature], axes.feature[feature]
+        if coordinate.kind > GRID:
+            level_first = coordinate.first_level
             n_levels = plan.feature[feature + 1].first_level - level_first
-            for level in range(min(n_levels, 64 * axes.feature[feature].n_words)):
+            for level in range(min(n_levels, 64 * axis.n_words)):
                 bits = scratch.reachable[reach.first_word + level // 64]
                 if level == numbers[feature] or not (bits >> np.uint64(level % 64)) & np.uint64(1):
                     continue
                 for output in range(n_outputs):
                     scratch.scores[n_moves, output] = raw[0, output] + scratch.level[level_first + level, output]
                     scratch.level[level_first + level, output] = 0.0
-                moves[n_moves].feature = feature
-                moves[n_moves].number = np.float64(level)
-                moves[n_moves].cost = rest + feature_cost(plan, weights, problems, p, feature, np.float64(level))
+                move = moves[n_moves]
+                move.feature = feature
+                move.number = np.float64(level)
+                move.cost = reach.rest + feature_cost(plan, weights, problems, p, feature, np.float64(level))
                 n_moves += 1
             continue
-        cut_first = axes.feature[feature].first_cut
+        cut_first = axis.first_cut
         cell_first = cut_first + 2 * feature
         for output in range(n_outputs):
             scratch.change[output] = 0.0
@@ -1722,15 +1744,16 @@ def axis_moves(
             high = np.inf if cut_first + end > axes.feature[feature + 1].first_cut else axes.cut[cut_first + end - 1]
             number, _, found = nearest_in_cell(plan, problems, p, feature, low, high)
             if found and number != numbers[feature]:
-                cost = rest + feature_cost(plan, weights, problems, p, feature, number)
+                cost = reach.rest + feature_cost(plan, weights, problems, p, feature, number)
                 if cost < bound:
                     at_home = cell <= reach.home < end
                     for output in range(n_outputs):
                         change = 0.0 if at_home else scratch.change[output]
                         scratch.scores[n_moves, output] = raw[0, output] + change
-                    moves[n_moves].feature = feature
-                    moves[n_moves].number = number
-                    moves[n_moves].cost = cost
+                    move = moves[n_moves]
+                    move.feature = feature
+                    move.number = number
+                    move.cost = cost
                     n_moves += 1
             cell = end
         at = next_entered(scratch.entered, cell_first + reach.low, cell_first + reach.high + 2)
@@ -1740,7 +1763,7 @@ def axis_moves(
             scratch.entered[at >> 6] &= ~(np.uint64(1) << np.uint64(at & 63))
             at = next_entered(scratch.entered, at + 1, cell_first + reach.high + 2)
     answer_moves(table, weights, problems, p, n_moves, scratch)
-    return n_moves, own_margin, own_reached
+    return n_moves
 
 
 @inner
@@ -1750,10 +1773,9 @@ def answer_moves(
     """Turn the raw outputs of moves into margins and verdicts."""
     for move in range(n_moves):
         link_scores(table, scratch.scores[move], scratch.outputs, scratch.probabilities)
-        margin, reached = margin_of(weights, problems, p, scratch.probabilities)
-        scratch.moves[move].margin = margin
-        scratch.moves[move].reached = reached
-        scratch.moves[move].probability = scratch.probabilities[problems.row[p].goal]
+        one = scratch.moves[move]
+        one.margin, one.reached = margin_of(weights, problems, p, scratch.probabilities)
+        one.probability = scratch.probabilities[problems.row[p].goal]
 
 
 @inlined
@@ -1818,12 +1840,13 @@ def start_beam(plan: Plan, problems: Problems, weights: Weights, beam: Beam, slo
     for feature in range(plan.feature.size - 1):
         beam.numbers[slot, 0, feature] = problems.anchor[p, feature]
     beam.state[slot, 0].cost = cost_of(plan, weights, problems, p, problems.anchor[p])
-    beam.slot[slot].n_states = 1
-    beam.slot[slot].n_rounds = 0
-    beam.slot[slot].gained = 0
-    beam.slot[slot].nearest = np.inf
-    beam.slot[slot].polished = np.inf
-    beam.slot[slot].price = 0.0
+    progress = beam.slot[slot]
+    progress.n_states = 1
+    progress.n_rounds = 0
+    progress.gained = 0
+    progress.nearest = np.inf
+    progress.polished = np.inf
+    progress.price = 0.0
     clear_children(beam, slot)
 
 
@@ -1834,28 +1857,30 @@ def absorb_moves(
     """Keep, for every trade-off of cost against margin, the most promising moves that do not reach the class yet."""
     if own_margin == -np.inf:
         return
+    progress = beam.slot[slot]
     missing = max(-own_margin, 1e-12)
-    if beam.slot[slot].price == 0.0:
-        beam.slot[slot].missing = missing
+    if progress.price == 0.0:
+        progress.missing = missing
     if bound < np.inf:
-        beam.slot[slot].price = bound / beam.slot[slot].missing
-    elif beam.slot[slot].price == 0.0:
+        progress.price = bound / progress.missing
+    elif progress.price == 0.0:
         cheapest = np.inf
         for move in range(n_moves):
             gain = moves[move].margin - own_margin
             if gain > 0.0:
                 cheapest = min(cheapest, moves[move].cost / gain * missing)
         if cheapest < np.inf:
-            beam.slot[slot].price = cheapest / missing
+            progress.price = cheapest / missing
     own_cost = beam.state[slot, state].cost
     steepest = steepest_gain(moves, n_moves, own_cost, own_margin)
     for trade_off in range(len(TRADE_OFFS)):
         worst = worst_child(beam, slot, trade_off)
         for move in range(n_moves):
-            cost = moves[move].cost
-            margin = moves[move].margin
-            score = cost + TRADE_OFFS[trade_off] * beam.slot[slot].price * max(-margin, 0.0)
-            if score >= beam.child[slot, worst].score or moves[move].reached or cost >= bound:
+            one = moves[move]
+            cost = one.cost
+            margin = one.margin
+            score = cost + TRADE_OFFS[trade_off] * progress.price * max(-margin, 0.0)
+            if score >= beam.child[slot, worst].score or one.reached or cost >= bound:
                 continue
             if bound < np.inf and (bound - cost) * steepest <= -margin:
                 continue  # what is left to spend would not do, even if every move gained as much as the best of these
@@ -1863,7 +1888,7 @@ def absorb_moves(
                 continue
             for feature in range(beam.grown.shape[2]):
                 beam.grown[slot, worst, feature] = beam.numbers[slot, state, feature]
-            beam.grown[slot, worst, moves[move].feature] = moves[move].number
+            beam.grown[slot, worst, one.feature] = one.number
             set_child(beam, slot, worst, cost, margin, score)
             worst = worst_child(beam, slot, trade_off)
 
@@ -1873,8 +1898,9 @@ def steepest_gain(moves: Records, n_moves: int, own_cost: float, own_margin: flo
     """The most margin that a unit of cost gains, or saves, among the moves of a state."""
     steepest = 0.0
     for move in range(n_moves):
-        gain = moves[move].margin - own_margin
-        extra = moves[move].cost - own_cost
+        one = moves[move]
+        gain = one.margin - own_margin
+        extra = one.cost - own_cost
         if gain > 0.0 and extra <= 0.0:
             return np.inf
         if gain > 0.0:
@@ -1897,9 +1923,10 @@ def offer_child(beam: Beam, slot: int, numbers: F8, cost: float, margin: float) 
 @inlined
 def set_child(beam: Beam, slot: int, child: int, cost: float, margin: float, score: float) -> None:
     """Note what a child costs and lacks."""
-    beam.child[slot, child].cost = cost
-    beam.child[slot, child].margin = margin
-    beam.child[slot, child].score = score
+    kept = beam.child[slot, child]
+    kept.cost = cost
+    kept.margin = margin
+    kept.score = score
 
 
 @inner
@@ -1907,8 +1934,8 @@ def is_known(beam: Beam, slot: int, trade_off: int, cost: float, margin: float) 
     """Whether a child of the same cost and margin is kept: the same moves in another order."""
     n_kept = beam.child.shape[1] // len(TRADE_OFFS)
     for child in range(trade_off * n_kept, (trade_off + 1) * n_kept):
-        same = abs(beam.child[slot, child].margin - margin) <= 1e-12
-        if same and abs(beam.child[slot, child].cost - cost) <= 1e-12:
+        kept = beam.child[slot, child]
+        if abs(kept.margin - margin) <= 1e-12 and abs(kept.cost - cost) <= 1e-12:
             return True
     return False
 
@@ -1928,9 +1955,7 @@ def worst_child(beam: Beam, slot: int, trade_off: int) -> int:
 def clear_children(beam: Beam, slot: int) -> None:
     """No child is kept."""
     for child in range(beam.child.shape[1]):
-        beam.child[slot, child].score = np.inf
-        beam.child[slot, child].cost = np.inf
-        beam.child[slot, child].margin = np.inf
+        set_child(beam, slot, child, np.inf, np.inf, np.inf)
 
 
 @inner
@@ -1949,24 +1974,26 @@ def next_states(
 
     Outward rounds end after `max_rounds`, or once `patience` of them have found nothing nearer than before.
     """
-    beam.slot[slot].n_rounds += 1
-    if best.row[p].cost < beam.slot[slot].nearest * (1.0 - 1e-6):
-        beam.slot[slot].nearest = best.row[p].cost
-        beam.slot[slot].gained = beam.slot[slot].n_rounds
+    progress = beam.slot[slot]
+    nearest = best.row[p].cost
+    progress.n_rounds += 1
+    if nearest < progress.nearest * (1.0 - 1e-6):
+        progress.nearest = nearest
+        progress.gained = progress.n_rounds
     n_rounds = max_rounds
-    if beam.slot[slot].polished < np.inf:
+    if progress.polished < np.inf:
         n_rounds = INWARD_ROUNDS
-    elif best.row[p].cost < np.inf:
-        n_rounds = min(max_rounds, beam.slot[slot].gained + patience)
-    n_states = grow_children(beam, slot, best.row[p].cost) if beam.slot[slot].n_rounds < n_rounds else 0
+    elif nearest < np.inf:
+        n_rounds = min(max_rounds, progress.gained + patience)
+    n_states = grow_children(beam, slot, nearest) if progress.n_rounds < n_rounds else 0
     clear_children(beam, slot)
-    if n_states == 0 and best.row[p].cost < beam.slot[slot].polished * (1.0 - 1e-6):
-        beam.slot[slot].polished = best.row[p].cost
-        beam.slot[slot].n_rounds = 0
+    if n_states == 0 and nearest < progress.polished * (1.0 - 1e-6):
+        progress.polished = nearest
+        progress.n_rounds = 0
         n_states = inward_states(problems, beam, slot, p, best)
     for state in range(n_states):
         beam.state[slot, state].cost = cost_of(plan, weights, problems, p, beam.numbers[slot, state])
-    beam.slot[slot].n_states = n_states
+    progress.n_states = n_states
 
 
 @inner
@@ -1974,13 +2001,13 @@ def grow_children(beam: Beam, slot: int, bound: float) -> int:
     """Turn the children that are cheaper than a bound into states, each once; returns how many."""
     n_states = 0
     for child in range(beam.child.shape[1]):
-        cost = beam.child[slot, child].cost
-        if cost >= bound:
+        kept = beam.child[slot, child]
+        if kept.cost >= bound:
             continue
         twin = False
         for other in range(child):
-            same = abs(beam.child[slot, other].margin - beam.child[slot, child].margin) <= 1e-12
-            twin = twin or (same and abs(beam.child[slot, other].cost - cost) <= 1e-12)
+            known = beam.child[slot, other]
+            twin = twin or (abs(known.margin - kept.margin) <= 1e-12 and abs(known.cost - kept.cost) <= 1e-12)
         if not twin:
             for feature in range(beam.grown.shape[2]):
                 beam.numbers[slot, n_states, feature] = beam.grown[slot, child, feature]
@@ -2012,7 +2039,7 @@ def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best)
     return n_states
 
 
-@inner
+@spliced
 def jump(
     table: TreeEnsemble,
     axes: Axes,
@@ -2037,8 +2064,9 @@ def jump(
     own_cost = beam.state[slot, state].cost
     steepest = 0.0
     for move in range(n_moves):
-        gain = moves[move].margin - own_margin
-        extra = moves[move].cost - own_cost
+        one = moves[move]
+        gain = one.margin - own_margin
+        extra = one.cost - own_cost
         if gain * extra > 0.0:
             steepest = max(steepest, gain / extra)
     price = steepest
@@ -2054,10 +2082,11 @@ def jump(
             most = 0.0
             number = numbers[feature]
             while move < n_moves and moves[move].feature == feature:
-                worth = moves[move].margin - own_margin - price * (moves[move].cost - own_cost)
+                one = moves[move]
+                worth = one.margin - own_margin - price * (one.cost - own_cost)
                 if worth > most:
                     most = worth
-                    number = moves[move].number
+                    number = one.number
                 move += 1
             if most > 0.0:
                 numbers[feature] = number
@@ -2090,57 +2119,79 @@ def refine_rows(
 ) -> None:
     """Improve the best numbers of every problem over the axis profiles of a table; with 0 rounds only inward.
 
-    Where `sensitivity` is (P, d), it is filled instead: the largest change in the probability of the goal that moving
-    a feature alone from the anchor can cause. One entry for both: what it takes to enter compiles for seconds.
+    Where `sensitivity` is (P, d), it is filled from the anchors' profiles instead: the largest change in the
+    probability of the goal that moving a feature alone can cause. One entry for both: a profile compiles for seconds.
     """
-    n_features = plan.feature.size - 1
-    numbers, moves = scratch.numbers, scratch.moves
+    moves = scratch.moves
     for p in range(problems.row.size):
-        if sensitivity.size > 0:
-            n_moves, _, _ = axis_moves(table, axes, plan, weights, problems, p, problems.anchor[p], np.inf, scratch)
-            for move in range(n_moves):
-                change = abs(moves[move].probability - moves[moves.size - 1].probability)
-                feature = moves[move].feature
-                sensitivity[p, feature] = max(sensitivity[p, feature], change)
-            continue
-        if best.row[p].done or best.row[p].exhausted:
+        found, progress = best.row[p], beam.slot[0]
+        if found.done or found.exhausted:
             continue
         start_beam(plan, problems, weights, beam, 0, p)
         if max_rounds == 0:
-            next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
-        while beam.slot[0].n_states > 0 and not best.row[p].exhausted:
-            for state in range(beam.slot[0].n_states):
-                if beam.state[0, state].cost >= best.row[p].cost and beam.slot[0].polished == np.inf:
+            progress.n_states = 0
+        while True:
+            for state in range(progress.n_states):
+                bound = found.cost
+                if beam.state[0, state].cost >= bound and progress.polished == np.inf:
                     continue
-                if best.row[p].n_queries >= best.max_queries:
-                    best.row[p].exhausted = True
+                if found.n_queries >= best.max_queries:
+                    found.exhausted = True
                     break
-                n_moves, own_margin, own_reached = axis_moves(
-                    table, axes, plan, weights, problems, p, beam.numbers[0, state], best.row[p].cost, scratch
-                )
-                best.row[p].n_queries += 1  # one walk answers all its moves
-                if own_reached:
-                    keep_if_best(plan, weights, problems, best, p, beam.numbers[0, state])
-                while True:
-                    cheapest = -1
+                numbers = beam.numbers[0, state]
+                own_margin, own_reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
+                n_moves = axis_moves(table, axes, plan, weights, problems, p, numbers, bound, scratch)
+                if sensitivity.size > 0:
                     for move in range(n_moves):
-                        least = best.row[p].cost if cheapest < 0 else moves[cheapest].cost
-                        if moves[move].reached and moves[move].cost < least:
-                            cheapest = move
-                    if cheapest < 0:
-                        break
-                    # a profile adds the trees in another order than the table, so a last bit may differ at a tie
-                    for feature in range(n_features):
-                        numbers[feature] = beam.numbers[0, state, feature]
-                    numbers[moves[cheapest].feature] = moves[cheapest].number
-                    margin, reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
-                    best.row[p].n_queries += 1
-                    if not reached or not keep_if_best(plan, weights, problems, best, p, numbers):
-                        moves[cheapest].margin = margin
-                        moves[cheapest].reached = False
-                absorb_moves(beam, 0, state, best.row[p].cost, moves, n_moves, own_margin)
+                        one = moves[move]
+                        change = abs(one.probability - moves[moves.size - 1].probability)
+                        sensitivity[p, one.feature] = max(sensitivity[p, one.feature], change)
+                    continue
+                found.n_queries += 1  # one walk answers all its moves
+                if own_reached:
+                    keep_if_best(plan, weights, problems, best, p, numbers)
+                keep_cheapest_move(table, axes, plan, weights, problems, p, best, numbers, n_moves, scratch)
+                absorb_moves(beam, 0, state, found.cost, moves, n_moves, own_margin)
                 jump(table, axes, plan, weights, problems, p, best, beam, 0, state, n_moves, own_margin, scratch)
             next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
+            if progress.n_states == 0 or found.exhausted:
+                break
+
+
+@spliced
+def keep_cheapest_move(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    best: Best,
+    state: F8,
+    n_moves: int,
+    scratch: Scratch,
+) -> None:
+    """Keep the cheapest move of a state that reaches the class, where it is better than the best so far.
+
+    A profile adds the trees in another order than the table, so a last bit may differ at a tie: the table is asked.
+    """
+    moves, numbers, found = scratch.moves, scratch.numbers, best.row[p]
+    while True:
+        cheapest = -1
+        for move in range(n_moves):
+            least = found.cost if cheapest < 0 else moves[cheapest].cost
+            if moves[move].reached and moves[move].cost < least:
+                cheapest = move
+        if cheapest < 0:
+            break
+        for feature in range(numbers.size):
+            numbers[feature] = state[feature]
+        numbers[moves[cheapest].feature] = moves[cheapest].number
+        margin, reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
+        found.n_queries += 1
+        if not reached or not keep_if_best(plan, weights, problems, best, p, numbers):
+            moves[cheapest].margin = margin
+            moves[cheapest].reached = False
 
 
 @allocating
@@ -2329,7 +2380,7 @@ def absorb_rows(
         )  # fmt: skip
 
 
-@compiled
+@compiled_allocating
 def search_rows(
     table: TreeEnsemble,
     axes: Axes,
@@ -2414,7 +2465,7 @@ def hash_rows(numbers: F8, bits: U8, owners: I8, hashes: U8) -> None:
         hashes[row] = value
 
 
-@compiled
+@compiled_allocating
 def link_rows(table: TreeEnsemble, raw: F8, probabilities: F8) -> None:
     """Class probabilities of raw outputs, as the search reads them."""
     outputs = np.empty(table.start.size + 1)

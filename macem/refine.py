@@ -57,7 +57,7 @@ def sensitivity_on_table(problems: Problems, table: TreeEnsemble, axes: Axes, pl
     sensitivity = np.zeros(problems.anchor.shape)
     nothing = Work.on(problems, Limits()).best
     beam, scratch = _beam(1, len(kernel.TRADE_OFFS), plan.feature.size - 1), scratch_for(table, axes, plan)
-    kernel.refine_rows(table, axes, plan, weights, problems, nothing, beam, scratch, 0, 0, sensitivity)
+    kernel.refine_rows(table, axes, plan, weights, problems, nothing, beam, scratch, 1, 0, sensitivity)
     return sensitivity
 
 

@@ -46,6 +46,12 @@ class Setting:
     def ask(self, numbers: Any, rows: Any) -> Any:
         return search.ask_table(self.table, self.axes, self.plan, self.problems, numbers, rows)
 
+    def profile(self, kernel: Any, p: int, numbers: Any, bound: float, scratch: Any) -> tuple[int, float, bool]:
+        """The axis profile of a state in `scratch.moves`: their number, and the state's own margin and verdict."""
+        state = self.table, self.axes, self.plan, self.weights, self.problems, p, numbers
+        margin, reached = kernel.answer_one(*state, scratch)
+        return kernel.axis_moves(*state, bound, scratch), margin, reached
+
 
 def setting(encoding: str = "fma", **options: Any) -> Setting:
     chosen = SearchOptions(**{"n_steps": 12, "n_directions": 9, **options})

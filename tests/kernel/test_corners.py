@@ -113,7 +113,7 @@ def test_numbers_beside_a_bound_hold_in_float32_too(
 def listed(plain_kernel: ModuleType, s: Setting, scratch: Any, p: int) -> set[Any]:
     """What the axis profile of a row says of its moves; sums in another order differ in their last digits."""
     own = s.problems.cell["own"][p].copy()
-    n_moves, _, _ = plain_kernel.axis_moves(s.table, s.axes, s.plan, s.weights, s.problems, p, own, np.inf, scratch)
+    n_moves, _, _ = s.profile(plain_kernel, p, own, np.inf, scratch)
     names = ["feature", "number", "probability"]
     return {(move[0], move[1], round(move[2], 9)) for move in scratch.moves[names][:n_moves].tolist()}
 
@@ -186,9 +186,7 @@ def test_a_joint_move_stops_where_it_costs_more_than_the_best(plain_kernel: Modu
     n_asked = {np.inf: 0, 1e-9: 0}
     for p in np.flatnonzero(~row["done"]):
         plain_kernel.start_beam(s.plan, s.problems, s.weights, beam, 0, p)
-        n_moves, margin, _ = plain_kernel.axis_moves(
-            s.table, s.axes, s.plan, s.weights, s.problems, p, s.problems.anchor[p], np.inf, scratch
-        )
+        n_moves, margin, _ = s.profile(plain_kernel, p, s.problems.anchor[p], np.inf, scratch)
         for bound in n_asked:
             row["cost"][p], row["n_queries"][p] = bound, 0
             plain_kernel.jump(

@@ -31,9 +31,7 @@ def test_moves_are_what_the_table_answers(forest: Setting, plain_kernel: ModuleT
     n_all = 0
     for p in range(4):
         numbers = s.problems.anchor[p]
-        n_moves, margin, reached = plain_kernel.axis_moves(
-            s.table, s.axes, s.plan, s.weights, s.problems, p, numbers, np.inf, scratch
-        )
+        n_moves, margin, reached = s.profile(plain_kernel, p, numbers, np.inf, scratch)
         n_all += n_moves
         moved = np.repeat(numbers[None], n_moves + 1, axis=0)
         moved[np.arange(n_moves), moves["feature"][:n_moves]] = moves["number"][:n_moves]
@@ -116,9 +114,7 @@ def test_a_bound_leaves_out_dearer_moves_alone(forest: Setting, plain_kernel: Mo
     scratch = refine.scratch_for(s.table, s.axes, s.plan)
 
     def listed(p: int, bound: float) -> set[tuple[Any, ...]]:
-        n_moves, _, _ = plain_kernel.axis_moves(
-            s.table, s.axes, s.plan, s.weights, s.problems, p, s.problems.anchor[p], bound, scratch
-        )
+        n_moves, _, _ = s.profile(plain_kernel, p, s.problems.anchor[p], bound, scratch)
         names = ["feature", "cost", "reached"]
         return {tuple(move) for move in scratch.moves[names][:n_moves].tolist() if move[1] < bound}
 
