@@ -2055,10 +2055,11 @@ def jump(
     own_margin: float,
     scratch: Scratch,
 ) -> None:
-    """Move many features at once, as if their gains of margin added up, and ask how far that is true.
+    """Move many features at once, as if their gains of margin added up, and ask whether that is true.
 
     At a price λ of a unit of cost every feature makes the move of largest gain - λ cost on its own. λ falls until the
-    class is reached.
+    class is reached. Where not even the sum of the gains reaches it nothing is asked: that halves the queries of a
+    refinement, for the same distance.
     """
     moves, numbers = scratch.moves, scratch.numbers
     own_cost = beam.state[slot, state].cost
@@ -2076,23 +2077,27 @@ def jump(
         for feature in range(numbers.size):
             numbers[feature] = beam.numbers[slot, state, feature]
         n_moved = 0
+        margin = own_margin
         move = 0
         while move < n_moves:
             feature = moves[move].feature
             most = 0.0
-            number = numbers[feature]
+            gain = 0.0
             while move < n_moves and moves[move].feature == feature:
                 one = moves[move]
                 worth = one.margin - own_margin - price * (one.cost - own_cost)
                 if worth > most:
                     most = worth
-                    number = one.number
+                    gain = one.margin - own_margin
+                    numbers[feature] = one.number
                 move += 1
             if most > 0.0:
-                numbers[feature] = number
+                margin += gain
                 n_moved += 1
+        if n_moved < 2 or margin < 0.0:
+            continue
         cost = cost_of(plan, weights, problems, p, numbers)
-        if n_moved < 2 or cost == before or cost >= best.row[p].cost:
+        if cost == before or cost >= best.row[p].cost:
             continue
         before = cost
         margin, reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
