@@ -146,26 +146,10 @@ class TreeEnsemble(NamedTuple):
     depth: int  # splits on the longest path
 
 
-BITS = np.dtype(
-    (
-        np.record,
-        np.dtype(
-            {
-                "names": ["single", "single_bits", "double", "double_bits"],
-                "formats": [np.float32, np.uint32, np.float64, np.uint64],
-                "offsets": [0, 0, 0, 0],
-            }
-        ),
-    )
-)
-"""One place read as a number or as its bits; `ndarray.view` takes two seconds to compile, this nothing."""
-
-
-@allocating
+@inner
 def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
     """Turn an (n, d) matrix of numbers and category codes into comparable keys."""
     n_rows, n_features = codes.shape
-    place = np.empty(1, BITS)
     for row in range(n_rows):
         for feature in range(n_features):
             number = codes[row, feature]
@@ -179,15 +163,13 @@ def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
                 else:
                     keys[row, feature] = np.uint64(number)
             elif table.wide == 1:
-                place[0].double = number + 0.0  # -0.0 and 0.0 are one key
-                bits = place[0].double_bits
+                bits = np.float64(number + 0.0).view(np.uint64)  # -0.0 and 0.0 are one key
                 if bits >> np.uint64(63):
                     keys[row, feature] = ~bits
                 else:
                     keys[row, feature] = bits | np.uint64(0x8000000000000000)
             else:
-                place[0].single = np.float32(number + 0.0)
-                bits = np.uint64(place[0].single_bits)
+                bits = np.uint64(np.float32(number + 0.0).view(np.uint32))
                 if bits >> np.uint64(31):
                     keys[row, feature] = bits ^ np.uint64(0xFFFFFFFF)
                 else:
@@ -1499,7 +1481,7 @@ def find_reach(
             room = max(spare - weights.change, 0.0)
             step = (math.sqrt(weights.l1 * weights.l1 + 4.0 * room) - weights.l1) / 2.0
             step *= coordinate.scale * (1.0 + 1e-9)
-        reach.gap_low = np.int64(np.iinfo(np.int64).max)
+        reach.gap_low = np.int64(axes.cut.size + 1)
         reach.gap_high = np.int64(-1)
         for side in range(2):
             low = max(problems.bound[p, feature, side, 0], cell.reference - step)
@@ -1766,7 +1748,7 @@ def axis_moves(
     return n_moves
 
 
-@inner
+@spliced
 def answer_moves(
     table: TreeEnsemble, weights: Weights, problems: Problems, p: int, n_moves: int, scratch: Scratch
 ) -> None:
