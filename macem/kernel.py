@@ -58,7 +58,7 @@ def spliced(function: _Function) -> _Function:
     """Write a function into its one caller before types are inferred.
 
     A compiled function carries machine code of all that it calls, and its caller carries that again: where that is
-    `answer_one`, each such function more takes a second of the first call.
+    `answer_one`, each such function more takes a second of the first call; where it is the links, a third of one.
     """
     return _jit(function, inline="always")
 
@@ -2059,7 +2059,7 @@ def jump(
         for feature in range(numbers.size):
             numbers[feature] = beam.numbers[slot, state, feature]
         n_moved = 0
-        margin = own_margin
+        promised = own_margin
         move = 0
         while move < n_moves:
             feature = moves[move].feature
@@ -2074,9 +2074,9 @@ def jump(
                     numbers[feature] = one.number
                 move += 1
             if most > 0.0:
-                margin += gain
+                promised += gain
                 n_moved += 1
-        if n_moved < 2 or margin < 0.0:
+        if n_moved < 2 or promised < 0.0:
             continue
         cost = cost_of(plan, weights, problems, p, numbers)
         if cost == before or cost >= best.row[p].cost:

@@ -196,6 +196,24 @@ def test_a_joint_move_stops_where_it_costs_more_than_the_best(plain_kernel: Modu
     assert n_asked[np.inf] > 0 == n_asked[1e-9]
 
 
+def test_a_joint_move_is_asked_only_where_its_gains_add_up(plain_kernel: ModuleType, forest: Setting) -> None:
+    s = forest
+    work, _ = s.work()
+    begin(work, s.plan, s.weights, s.ask)
+    row = work.best.row
+    scratch, beam = refine.scratch_for(s.table, s.axes, s.plan), refine._beam(1, 4, 3)
+    for p in np.flatnonzero(~row["done"]):
+        plain_kernel.start_beam(s.plan, s.problems, s.weights, beam, 0, p)
+        n_moves, margin, _ = s.profile(plain_kernel, p, s.problems.anchor[p], np.inf, scratch)
+        gains = scratch.moves["margin"][:n_moves] - margin
+        scratch.moves["margin"][:n_moves] = margin + 1e-3 * gains  # all together do not reach the class
+        row["n_queries"][p] = 0
+        plain_kernel.jump(
+            s.table, s.axes, s.plan, s.weights, s.problems, p, work.best, beam, 0, 0, n_moves, margin, scratch
+        )
+        assert row["n_queries"][p] == 0
+
+
 def test_levels_that_all_go_right_are_not_parted(plain_kernel: ModuleType) -> None:
     s = setting("fma")
     axes = s.axes._replace(level_word=np.array([0, 0b0110, 0b1111], np.uint64))
