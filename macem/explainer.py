@@ -353,7 +353,9 @@ class Explainer:
         answers: search.Ask = ask
         if table is not None and axes is not None:
             answers = partial(search.ask_table, table, axes, plan, work.problems)
-        search.begin(work, plan, weights, answers)
+        by_profiles = table is not None and axes is not None and refined
+        if not by_profiles or log_density is not None:  # else the first profile tells what the anchor is
+            search.begin(work, plan, weights, answers)
         if limits.passed:
             work.best.row["exhausted"][work.open] = True
         if not work.open.size:
@@ -507,7 +509,7 @@ class Explainer:
         place = np.cumsum(found) - 1  # of each example among those that are shown
         sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
         moved = self._importance(work)
-        distance = self._distance(work)
+        distance = work.best.row["cost"]
         labels = pd.Index(self.classes)
         explanations = []
         for row in range(len(table)):
@@ -577,13 +579,6 @@ class Explainer:
         moved[~np.isfinite(work.best.row["cost"])] = 0.0
         return np.asarray(np.nan_to_num(moved, nan=0.0))
 
-    def _distance(self, work: Work) -> F8:
-        costs = np.empty(work.problems.row.size)
-        rows = np.arange(costs.size)
-        weights = problem.weights_from(self.options)
-        kernel.cost_rows(self._plan, weights, work.problems, rows, work.best.numbers, costs)
-        return costs
-
     def _sensitivity(
         self, table: pd.DataFrame, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int
     ) -> F8:
@@ -594,8 +589,7 @@ class Explainer:
         numbers = np.ascontiguousarray(work.best.numbers[rows])
         plan, weights = self._plan, problem.weights_from(self.options)
         if self._axes is not None and self._table is not None:
-            codes = np.empty(numbers.shape)
-            kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
+            codes = search.codes_of(self._axes, plan, work.problems, numbers, rows)
             free = problem.free_problems(self.features, plan, numbers, codes, verdict.labels[rows])
             sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights)
         else:

@@ -55,10 +55,11 @@ def inlined(function: _Function) -> _Function:
 
 
 def spliced(function: _Function) -> _Function:
-    """Write a function into its one caller before types are inferred.
+    """Write a function into its caller before types are inferred.
 
     A compiled function carries machine code of all that it calls, and its caller carries that again: where that is
-    `answer_one`, each such function more takes a second of the first call; where it is the links, a third of one.
+    `answer_one` or a walk, each such function more takes a second of the first call. Everything in one function takes
+    longer too, since inference grows faster than what it infers; of `refine_rows` these four are what measured best.
     """
     return _jit(function, inline="always")
 
@@ -1235,7 +1236,7 @@ MOVE = record(
     number=np.float64,
     cost=np.float64,  # of the whole state after the move
     margin=np.float64,
-    probability=np.float64,  # of the goal; the last move of the list is the state itself
+    probability=np.float64,  # of the goal
     reached=np.bool_,
 )
 """A single-feature move of a state, with what it costs and where it leads."""
@@ -1274,6 +1275,7 @@ class Scratch(NamedTuple):
     group: U8  # (8, 1) their leaves
     leaf: U8  # (n_trees,) the leaf of the state
     raw: F8  # (1, n_outputs) of the state
+    own: Records  # (1,) MOVE, what the table says of the state
     outputs: F8  # (n_outputs + 1,)
     probabilities: F8  # (n_classes,)
     reach: Records  # (d,) REACH
@@ -1439,8 +1441,28 @@ def answer_one(
                     output = table.tree[tree + lane].output + column
                     total = scratch.raw[0, output] + table.values[leaf, np.uint64(column)]
                     scratch.raw[0, output] = np.float64(np.float32(total)) if single else total
-    link_scores(table, scratch.raw[0], scratch.outputs, scratch.probabilities)
-    return margin_of(weights, problems, p, scratch.probabilities)
+    judge_scores(table, weights, problems, p, scratch.raw, one, scratch.own, scratch)
+    own = scratch.own[0]
+    return own.margin, own.reached
+
+
+@inner
+def judge_scores(
+    table: TreeEnsemble,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    scores: F8,
+    n_moves: int,
+    moves: Records,
+    scratch: Scratch,
+) -> None:
+    """Turn raw outputs, one row a move, into margins and verdicts."""
+    for move in range(n_moves):
+        link_scores(table, scores[move], scratch.outputs, scratch.probabilities)
+        one = moves[move]
+        one.margin, one.reached = margin_of(weights, problems, p, scratch.probabilities)
+        one.probability = scratch.probabilities[problems.row[p].goal]
 
 
 @inner
@@ -1668,7 +1690,7 @@ def note_leaf(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, bra
     scratch.entered[leave >> 6] |= np.uint64(1) << np.uint64(leave & 63)
 
 
-@inner
+@spliced
 def axis_moves(
     table: TreeEnsemble,
     axes: Axes,
@@ -1686,7 +1708,6 @@ def axis_moves(
     """
     n_outputs = table.start.size
     raw, moves = scratch.raw, scratch.moves
-    moves[moves.size - 1].probability = scratch.probabilities[problems.row[p].goal]
     find_reach(axes, plan, weights, problems, p, numbers, bound, scratch)
     walk_axes(table, axes, plan, scratch)
     n_moves = np.int64(0)
@@ -1744,20 +1765,8 @@ def axis_moves(
                 scratch.step[at, output] = 0.0
             scratch.entered[at >> 6] &= ~(np.uint64(1) << np.uint64(at & 63))
             at = next_entered(scratch.entered, at + 1, cell_first + reach.high + 2)
-    answer_moves(table, weights, problems, p, n_moves, scratch)
+    judge_scores(table, weights, problems, p, scratch.scores, n_moves, moves, scratch)
     return n_moves
-
-
-@spliced
-def answer_moves(
-    table: TreeEnsemble, weights: Weights, problems: Problems, p: int, n_moves: int, scratch: Scratch
-) -> None:
-    """Turn the raw outputs of moves into margins and verdicts."""
-    for move in range(n_moves):
-        link_scores(table, scratch.scores[move], scratch.outputs, scratch.probabilities)
-        one = scratch.moves[move]
-        one.margin, one.reached = margin_of(weights, problems, p, scratch.probabilities)
-        one.probability = scratch.probabilities[problems.row[p].goal]
 
 
 @inlined
@@ -1940,7 +1949,7 @@ def clear_children(beam: Beam, slot: int) -> None:
         set_child(beam, slot, child, np.inf, np.inf, np.inf)
 
 
-@inner
+@spliced
 def next_states(
     plan: Plan,
     weights: Weights,
@@ -2127,21 +2136,28 @@ def refine_rows(
                     break
                 numbers = beam.numbers[0, state]
                 own_margin, own_reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
+                if own_reached and sensitivity.size == 0:
+                    keep_if_best(plan, weights, problems, best, p, numbers)
+                    if progress.n_rounds == 0 and progress.polished == np.inf:  # the anchor: nothing is nearer
+                        found.n_queries += 1
+                        found.done = True
+                        found.proved = True
+                        break
                 n_moves = axis_moves(table, axes, plan, weights, problems, p, numbers, bound, scratch)
                 if sensitivity.size > 0:
                     for move in range(n_moves):
                         one = moves[move]
-                        change = abs(one.probability - moves[moves.size - 1].probability)
+                        change = abs(one.probability - scratch.own[0].probability)
                         sensitivity[p, one.feature] = max(sensitivity[p, one.feature], change)
                     continue
                 found.n_queries += 1  # one walk answers all its moves
-                if own_reached:
-                    keep_if_best(plan, weights, problems, best, p, numbers)
                 keep_cheapest_move(table, axes, plan, weights, problems, p, best, numbers, n_moves, scratch)
                 absorb_moves(beam, 0, state, found.cost, moves, n_moves, own_margin)
                 jump(table, axes, plan, weights, problems, p, best, beam, 0, state, n_moves, own_margin, scratch)
+            if found.done or found.exhausted:
+                break
             next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
-            if progress.n_states == 0 or found.exhausted:
+            if progress.n_states == 0:
                 break
 
 
@@ -2492,14 +2508,6 @@ def absorb_moves_of_states(beam: Beam, best: Best, rows: I8, states: I8, moves: 
         bound = best.row[rows[at]].cost
         absorb_moves(beam, rows[at], states[at], bound, moves[first:last], last - first, moves[last].margin)
         first = last + 1
-
-
-@compiled
-def code_rows(plan: Plan, axes: Axes, problems: Problems, rows: I8, numbers: F8, codes: F8) -> None:
-    """What a table reads for numbers that were found for the problems `rows`."""
-    for at in range(rows.size):
-        for feature in range(numbers.shape[1]):
-            codes[at, feature] = code_of(plan, problems, axes.level_code, rows[at], feature, numbers[at, feature])
 
 
 MOST_LEVELS = 32  # levels of one feature that are asked of a black box

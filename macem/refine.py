@@ -151,6 +151,7 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         group=np.zeros((kernel.LANES, 1), np.uint64),
         leaf=np.zeros(table.tree.size - 1, np.uint64),
         raw=np.zeros((1, n_outputs)),
+        own=kernel.records(kernel.MOVE, 1),
         outputs=np.zeros(n_outputs + 1),
         probabilities=np.zeros(table.n_classes),
         reach=reach,
