@@ -17,12 +17,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from macem.compiling import rest_collector_for
+
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 U8 = NDArray[np.uint64]
 Records = NDArray[Any]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+rest_collector_for(__name__)
 
 
 def compiled(function: _Function) -> _Function:
