@@ -589,7 +589,8 @@ class Explainer:
         numbers = np.ascontiguousarray(work.best.numbers[rows])
         plan, weights = self._plan, problem.weights_from(self.options)
         if self._axes is not None and self._table is not None:
-            codes = search.codes_of(self._axes, plan, work.problems, numbers, rows)
+            codes = np.empty(numbers.shape)
+            kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
             free = problem.free_problems(self.features, plan, numbers, codes, verdict.labels[rows])
             sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights)
         else:

@@ -2514,6 +2514,14 @@ def absorb_moves_of_states(beam: Beam, best: Best, rows: I8, states: I8, moves: 
         first = last + 1
 
 
+@compiled
+def code_rows(plan: Plan, axes: Axes, problems: Problems, rows: I8, numbers: F8, codes: F8) -> None:
+    """What a table reads for numbers that were found for the problems `rows`."""
+    for at in range(rows.size):
+        for feature in range(numbers.shape[1]):
+            codes[at, feature] = code_of(plan, problems, axes.level_code, rows[at], feature, numbers[at, feature])
+
+
 MOST_LEVELS = 32  # levels of one feature that are asked of a black box
 PULLS = 9  # steps between the reference and a moved feature
 

@@ -77,21 +77,12 @@ def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int =
 
 def ask_table(table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, numbers: F8, rows: I8) -> F8:
     """Probabilities (n, k) of numbers (n, d) that were proposed for the problems `rows`, read off a table."""
-    raw, probabilities = np.empty((rows.size, table.start.size)), np.empty((rows.size, table.n_classes))
-    kernel.raw_scores(table, codes_of(axes, plan, problems, numbers, rows), raw)
+    codes, raw = np.empty(numbers.shape), np.empty((rows.size, table.start.size))
+    probabilities = np.empty((rows.size, table.n_classes))
+    kernel.code_rows(plan, axes, problems, rows, numbers, codes)
+    kernel.raw_scores(table, codes, raw)
     kernel.link_rows(table, raw, probabilities)
     return probabilities
-
-
-def codes_of(axes: Axes, plan: Plan, problems: Problems, numbers: F8, rows: I8) -> F8:
-    """What a table reads for numbers (n, d) of the problems `rows`, as `kernel.code_of` has it for one of them."""
-    own, own_code = problems.cell["own"][rows], problems.cell["own_code"][rows]
-    is_level = plan.feature["kind"][:-1] > kernel.GRID
-    codes = np.where((numbers == own) | np.isnan(numbers), own_code, numbers)
-    known = is_level & (numbers != own) & ~np.isnan(numbers)
-    level = numbers + plan.feature["first_level"][:-1]
-    codes[known] = axes.level_code[level[known].astype(np.int64)]
-    return codes
 
 
 def begin(work: Work, plan: Plan, weights: Weights, ask: Ask) -> None:
