@@ -137,6 +137,21 @@ def test_schedule_depends_on_the_seed_alone() -> None:
     assert not np.array_equal(one.directions, search.schedule_for(s.plan, s.options, 5).directions)
 
 
+def test_first_profile_tells_what_the_anchor_is() -> None:
+    s = setting()
+    begun, _ = s.work()
+    fresh, _ = s.work()
+    search.begin(begun, s.plan, s.weights, s.ask)
+    solved = begun.best.row["done"].copy()
+    assert 0 < solved.sum() < solved.size
+    for work in (begun, fresh):
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options)
+    for field in ("cost", "done", "proved"):
+        assert_array_equal(begun.best.row[field], fresh.best.row[field])
+    assert_array_equal(begun.best.numbers, fresh.best.numbers)
+    assert_array_equal(begun.best.row["n_queries"] - fresh.best.row["n_queries"], np.where(solved, 0, 1))
+
+
 @pytest.mark.parametrize("path", ["table", "asked"])
 def test_refinement_only_improves(path: str) -> None:
     s = setting()
