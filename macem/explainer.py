@@ -353,9 +353,9 @@ class Explainer:
         answers: search.Ask = ask
         if table is not None and axes is not None:
             answers = partial(search.ask_table, table, axes, plan, work.problems)
-        by_profiles = table is not None and axes is not None and refined
+        by_profiles = table is not None and axes is not None and refined and table.tree.size > 2
         if not by_profiles or log_density is not None:  # else the first profile tells what the anchor is
-            search.begin(work, plan, weights, answers)
+            search.begin(work, plan, weights, answers)  # a single tree has none, and may come to that leaf last
         if limits.passed:
             work.best.row["exhausted"][work.open] = True
         if not work.open.size:

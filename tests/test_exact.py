@@ -88,3 +88,14 @@ def test_the_beam_finds_wherever_a_contrast_exists(rules: str) -> None:
             optimum = exact.solve(row, contrast.kind)
             assert (contrast.status is Status.FOUND) == (optimum is not None)
             assert optimum is None or contrast.distance >= optimum.cost * (1.0 - 1e-9)
+
+
+def test_a_single_question_suffices_where_the_base_keeps_the_class(tree: DecisionTreeClassifier) -> None:
+    explainer = Explainer(tree, X, categorical=["code"])
+    rows = X[tree.predict(X) == tree.predict(pd.DataFrame([explainer.features.base], columns=X.columns))[0]]
+    assert len(rows) > 10
+    for explanation in explainer.explain(rows, kinds=["positive"], max_queries=1):
+        positive = explanation.positive
+        assert positive is not None
+        assert (positive.status, positive.n_changed, positive.n_queries) == (Status.FOUND, 0, 1)
+        assert positive.lower_bound == 0.0
