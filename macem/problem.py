@@ -58,32 +58,28 @@ def pose(
     """
     n_rows, n_kinds = numbers.shape[0], len(kinds)
     own = np.repeat(numbers, n_kinds, axis=0)
-    positive = np.tile(np.array([kind == POSITIVE for kind in kinds], dtype=bool), n_rows)
-    held = np.repeat(np.isnan(numbers) | features.special(numbers) | features.frozen, n_kinds, axis=0)
-    low, high = _intervals(features, plan, own, positive, away_from_base)
-    allowed = _levels(plan, own, positive, away_from_base)
-    low[held] = high[held] = own[held][:, None]
-    movable = ~held & _has_choice(plan, own, low, high, allowed)
+    positive = np.array([kind == POSITIVE for kind in kinds] * n_rows, dtype=bool)
+    standing = features.special(numbers) | np.isnan(numbers)  # such a cell counts as standing at its base
+    held = np.repeat(standing | features.frozen, n_kinds, axis=0)
+    place = _places(plan, own)
+    bound = _intervals(features, plan, own, positive, away_from_base)
+    allowed = _levels(plan, own, place, positive, away_from_base)
+    bound[held] = own[held][:, None, None]
     goal = np.repeat(np.asarray(predicted, dtype=np.int64), n_kinds)
-    keep = positive.copy()
     if target is not None:
         goal[~positive] = target
-        keep[:] = True
-    standing = features.special(numbers) | np.isnan(numbers)  # such a cell counts as standing at its base
     base = np.where(np.repeat(standing, n_kinds, axis=0), own, features.base)
-    reference = np.where(positive[:, None], base, own)
-    bound = np.ascontiguousarray(np.stack([low, high], axis=-1))
     problems = Problems(
         cell=kernel.records(
             kernel.CELL,
             own.shape,
             own=own,
             own_code=np.repeat(codes, n_kinds, axis=0),
-            reference=reference,
-            place=_places(plan, own),
-            movable=movable,
+            reference=np.where(positive[:, None], base, own),
+            place=place,
+            movable=~held & _has_choice(plan, own, bound, allowed),
         ),
-        row=kernel.records(kernel.GOAL, own.shape[0], goal=goal, keep=keep),
+        row=kernel.records(kernel.GOAL, own.shape[0], goal=goal, keep=positive | (target is not None)),
         anchor=own.copy(),
         bound=bound,
         place=_ends(plan, bound),
@@ -119,12 +115,18 @@ def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: 
 
 def _places(plan: Plan, numbers: F8) -> F8:
     """Coordinates of numbers, as `kernel.place_of` has them."""
-    places = _ends(plan, numbers[..., None])[..., 0]
-    for feature in np.flatnonzero(_kinds(plan) > kernel.GRID):
-        first, last = plan.feature["first_level"][feature], plan.feature["first_level"][feature + 1]
-        known = np.append(plan.level["place"][first:last], plan.feature["unseen_place"][feature])
-        places[:, feature] = known[np.nan_to_num(numbers[:, feature], nan=0.0).astype(np.int64)]
-    return np.where(np.isnan(numbers), 0.0, places)
+    categorical = _kinds(plan) > kernel.GRID
+    places = np.where(categorical, plan.feature["unseen_place"][:-1], _ends(plan, numbers[..., None])[..., 0])
+    where, levels = _own_levels(plan, numbers)
+    places[where] = plan.level["place"][levels]
+    places[np.isnan(numbers)] = 0.0
+    return places
+
+
+def _own_levels(plan: Plan, numbers: F8) -> tuple[tuple[I8, I8], I8]:
+    """Cells that show a level of the background, and which one among those of all features."""
+    rows, features = np.nonzero((_kinds(plan) > kernel.GRID) & (numbers >= 0.0))
+    return (rows, features), plan.feature["first_level"][features] + numbers[rows, features].astype(np.int64)
 
 
 def _ends(plan: Plan, numbers: F8) -> F8:
@@ -135,83 +137,70 @@ def _ends(plan: Plan, numbers: F8) -> F8:
     return places
 
 
-def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> tuple[F8, F8]:
-    """Feasible numbers as two intervals, within range and direction; an interval whose low > high is empty."""
-    base = np.broadcast_to(plan.feature["base_value"][:-1], own.shape)
-    mirror = 2.0 * base - own
-    above = own >= base
-    low = np.full((*own.shape, 2), np.inf)
-    high = np.full((*own.shape, 2), -np.inf)
-    if away:
-        low[..., 0], high[..., 0] = np.where(above, own, -np.inf), np.where(above, np.inf, own)
-        low[..., 1], high[..., 1] = np.where(above, -np.inf, mirror), np.where(above, mirror, np.inf)
+def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> F8:
+    """Feasible numbers as two intervals from low to high, (P, d, 2, 2); one whose low > high is empty."""
+    mirror = 2.0 * plan.feature["base_value"][:-1] - own
+    bound = np.full((*own.shape, 2, 2), [np.inf, -np.inf])
+    low, high = bound[..., 0], bound[..., 1]
+    between = positive[:, None]
+    if away:  # on the row's side of the base, and on the other from the mirror of its number
+        above = own >= plan.feature["base_value"][:-1]
+        low[..., 0] = np.where(above, own, -np.inf)
+        high[..., 0] = np.where(above, np.inf, own)
+        np.copyto(low[..., 1], np.where(above, -np.inf, mirror), where=~between)
+        np.copyto(high[..., 1], np.where(above, mirror, np.inf), where=~between)
     else:
         low[..., 0], high[..., 0] = -np.inf, np.inf
-    low[positive] = np.stack([np.fmin(own, mirror), np.full_like(own, np.inf)], axis=-1)[positive]
-    high[positive] = np.stack([np.fmax(own, mirror), np.full_like(own, -np.inf)], axis=-1)[positive]
+    np.copyto(low[..., 0], np.fmin(own, mirror), where=between)
+    np.copyto(high[..., 0], np.fmax(own, mirror), where=between)
 
-    rising, falling = features.direction > 0, features.direction < 0
-    low[:, rising] = np.maximum(low[:, rising], own[:, rising, None])
-    high[:, falling] = np.minimum(high[:, falling], own[:, falling, None])
-    low = np.maximum(low, features.low[:, None])
-    high = np.minimum(high, features.high[:, None])
-    low = _snapped(plan, own, low, positive, up=True, ruled=away)
-    high = _snapped(plan, own, high, positive, up=False, ruled=away)
+    lowest = np.where(features.direction > 0, np.maximum(own, features.low), features.low)
+    highest = np.where(features.direction < 0, np.minimum(own, features.high), features.high)
+    np.maximum(low, lowest[..., None], out=low)
+    np.minimum(high, highest[..., None], out=high)
+    bound = _snapped(plan, own, bound, positive, ruled=away)
 
     # a row outside the range keeps its own value reachable
-    lost = np.logical_not(((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1))
-    side = np.where(low[..., 0] > high[..., 0], 0, 1)
-    for bound in (low, high):
-        np.put_along_axis(
-            bound,
-            side[..., None],
-            np.where(lost[..., None], own[..., None], np.take_along_axis(bound, side[..., None], axis=-1)),
-            axis=-1,
-        )
-    return low, high
+    low, high = bound[..., 0], bound[..., 1]
+    lost = np.nonzero(~((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1))
+    free = np.where(low[..., 0] > high[..., 0], 0, 1)[lost]
+    bound[(*lost, free)] = own[lost][:, None]
+    return bound
 
 
-def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, up: bool, ruled: bool) -> F8:
+def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, ruled: bool) -> F8:
     """Move interval ends inward to numbers that the data could show and that keep the base-value rule as floats."""
-    base, grid = plan.feature["base_value"][:-1, None], plan.feature["grid"][:-1, None]
-    radius = np.abs(own - plan.feature["base_value"][:-1])[..., None]
-    toward = 1.0 if up else -1.0
-    keep = (bound == own[..., None]) | np.isinf(bound)
+    base, grid = (plan.feature[name][:-1, None, None] for name in ("base_value", "grid"))
+    own = own[..., None, None]
+    radius = np.abs(own - base)
+    inward = np.array([1.0, -1.0])  # up from the low end, down from the high one
+    keep = (bound == own) | np.isinf(bound)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = np.ceil(bound * grid - 1e-9) if up else np.floor(bound * grid + 1e-9)
+        whole = inward * np.ceil(inward * bound * grid - 1e-9)
         snapped = np.where(grid > 0.0, whole / grid, bound)
         gap = np.abs(snapped - base)
-        misses = np.where(positive[:, None, None], gap > radius, (gap < radius) & ruled)
+        misses = np.where(positive[:, None, None, None], gap > radius, (gap < radius) & ruled)
         # the mirror of a value may miss the rule by its last bit: take the next number
-        further = np.where(grid > 0.0, (whole + toward) / grid, np.nextafter(bound, toward * np.inf))
+        further = np.where(grid > 0.0, (whole + inward) / grid, np.nextafter(bound, inward * np.inf))
     return np.where(keep, bound, np.where(misses, further, snapped))
 
 
-def _levels(plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
+def _levels(plan: Plan, own: F8, place: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
     """Feasible levels: no farther from the base than the row's (PP), or at least as far (PN)."""
-    allowed = np.zeros((own.shape[0], plan.level.size), bool)
-    for feature in np.nonzero(_kinds(plan) > kernel.GRID)[0]:
-        first, last = plan.feature["first_level"][feature], plan.feature["first_level"][feature + 1]
-        places = np.abs(plan.level["place"][first:last])
-        level = own[:, feature]
-        known = level >= 0.0
-        safe = np.where(known, level, 0).astype(np.int64)
-        distance = np.where(
-            np.isnan(level), 0.0, np.where(known, places[safe], np.abs(plan.feature["unseen_place"][feature]))
-        )
-        nearer = places[None, :] <= distance[:, None]
-        farther = places[None, :] >= distance[:, None] if away else np.ones_like(nearer)
-        allowed[:, first:last] = np.where(positive[:, None], nearer, farther)
-        rows = np.nonzero(known)[0]
-        allowed[rows, first + safe[rows]] = True
+    n_levels = np.diff(plan.feature["first_level"])
+    radius = np.repeat(np.abs(place), n_levels, axis=1)
+    distance = np.abs(plan.level["place"])
+    allowed: NDArray[np.bool_] = np.where(positive[:, None], distance <= radius, (distance >= radius) | (not away))
+    (rows, _), levels = _own_levels(plan, own)
+    allowed[rows, levels] = True
     return allowed
 
 
-def _has_choice(plan: Plan, own: F8, low: F8, high: F8, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _has_choice(plan: Plan, own: F8, bound: F8, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether a feature has a feasible value beside the row's own."""
-    beside = (low <= high) & ((low != own[..., None]) | (high != own[..., None]))
-    choice: NDArray[np.bool_] = np.any(beside, axis=-1)
-    for feature in np.nonzero(_kinds(plan) > kernel.GRID)[0]:
+    low, high, only = bound[..., 0], bound[..., 1], own[..., None]
+    choice: NDArray[np.bool_] = ((low <= high) & ((low != only) | (high != only))).any(axis=-1)
+    for feature in np.flatnonzero(_kinds(plan) > kernel.GRID):
         levels = allowed[:, plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]]
         choice[:, feature] = levels.sum(axis=1) > (own[:, feature] >= 0.0)
     return choice
@@ -219,15 +208,15 @@ def _has_choice(plan: Plan, own: F8, low: F8, high: F8, allowed: NDArray[np.bool
 
 def _anchor(plan: Plan, problems: Problems, positive: NDArray[np.bool_]) -> None:
     """Set the anchors of positives: the feasible numbers nearest to the base."""
-    reference = problems.cell["reference"]
+    reference = problems.cell["reference"][..., None]
     low, high = problems.bound[..., 0], problems.bound[..., 1]
-    inside = np.clip(reference[..., None], low, high)
+    inside = np.clip(reference, low, high)
     with np.errstate(over="ignore"):  # of numbers near the largest there are
-        gap = np.where(low <= high, np.abs(inside - reference[..., None]), np.inf)
-    nearest = np.take_along_axis(inside, gap.argmin(axis=-1)[..., None], axis=-1)[..., 0]
+        gap = np.where(low <= high, np.abs(inside - reference), np.inf)
+    nearest = np.where(gap[..., 1] < gap[..., 0], inside[..., 1], inside[..., 0])
     is_level = _kinds(plan) > kernel.GRID  # the mode is feasible, and nearer to the base than any other level
     moving = problems.cell["movable"] & positive[:, None]
-    np.copyto(problems.anchor, np.where(is_level, reference, nearest), where=moving)
+    np.copyto(problems.anchor, np.where(is_level, reference[..., 0], nearest), where=moving)
 
 
 def _kinds(plan: Plan) -> I8:
