@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -25,7 +25,7 @@ from macem.errors import (
     OptionError,
     TableMismatchWarning,
 )
-from macem.features import Features
+from macem.features import Features, Form
 from macem.kernel import F8, I8, Plan, TreeEnsemble
 from macem.options import SearchOptions
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
@@ -126,7 +126,9 @@ class Explainer:
         self.classes: NDArray[Any] = np.asarray(self._live.classes)
         # a model whose predict follows another rule than the largest probability is asked for its verdict every time
         self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
-        self._base_cells = _cells(self.features.frame(self.features.base[None], background.iloc[:1]))[0]
+        self._base_cells = self.features.form(background.iloc[:1]).shown(self.features.base[None], np.zeros(1, int))[1][
+            0
+        ]
         self._last_schedule: tuple[int, kernel.Schedule] | None = None
         self._table, self._columns, self._obstacle = self._read_table(asked)
         self._axes = None
@@ -304,30 +306,29 @@ class Explainer:
             if len(table) > 1:
                 rows = [table.iloc[[row]] for row in range(len(table))]
                 return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
-            original = _rows_of(table)[0]
-            base = _rows_of(table, self._bases(table, self.features.numbers(table), _cells(table)))[0]
+            form = self.features.form(table)
+            original, base = (_rows_of(table, cells, table.index)[0] for cells in (form.cells, self._bases(form)))
             return [Explanation(table.index[0], original, None, None, base, error=str(error))]
 
     def _explain_rows(
         self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
-        numbers = self.features.numbers(table)
-        asked = self.features.model_table(table)
+        form = self.features.form(table)
+        asked = form.model_table
         read = None if self._axes is None else self._read(asked)
-        codes = numbers if read is None else self._placed(read)
-        probabilities, predicted = self._answer(table, asked, read)
+        probabilities, predicted = self._answer(form, asked, read)
         plan, weights = self._plan, problem.weights_from(self.options)
         problems = problem.pose(
             self.features,
             plan,
-            numbers,
-            codes,
+            form.numbers,
+            form.numbers if read is None else self._placed(read),
             predicted,
             kinds,
             target=target,
             away_from_base=self.options.away_from_base,
         )
-        ask = _Asking(self, table, np.repeat(np.arange(len(table)), len(kinds)), numbers)
+        ask = _Asking(self, form, np.repeat(np.arange(len(table)), len(kinds)))
         work = Work.on(problems, limits)
         if target is not None:  # a row that is in the target class already has no way to go
             there = np.repeat(predicted == target, len(kinds)) & np.tile(
@@ -335,8 +336,8 @@ class Explainer:
             )
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         self._solve(work, plan, weights, seed, limits, ask)
-        shown, verdict = self._verify(table, work, ask, plan, weights, limits, probabilities, predicted)
-        return self._assemble(table, numbers, probabilities, predicted, kinds, target, work, shown, verdict)
+        shown, verdict = self._verify(work, ask, plan, weights, limits, probabilities, predicted)
+        return self._assemble(form, probabilities, predicted, kinds, target, work, shown, verdict)
 
     def _solve(
         self,
@@ -396,9 +397,9 @@ class Explainer:
             return lambda numbers, rows: density.of_numbers(numbers)
         return lambda numbers, rows: np.asarray(density.log_density(ask.table_of(numbers, rows)), dtype=np.float64)
 
-    def _answer(self, table: pd.DataFrame, asked: Any, read: F8 | None) -> tuple[F8, I8]:
+    def _answer(self, form: Form, asked: Any, read: F8 | None) -> tuple[F8, I8]:
         """Probabilities of rows, and their classes as the model's own predict decides them."""
-        if read is not None and isinstance(self.oracle, TreeOracle) and self._has_own_dtypes(table):
+        if read is not None and isinstance(self.oracle, TreeOracle) and form.has_own_dtypes:
             probabilities = self.oracle.link(self.oracle.raw_scores_of(read))
         else:
             probabilities = self.oracle.predict_proba(asked)
@@ -411,13 +412,8 @@ class Explainer:
             return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
         return _predict(self._live, asked)
 
-    def _has_own_dtypes(self, table: pd.DataFrame) -> bool:
-        """Whether a table has the dtypes of the background, as nearly every one has."""
-        return table.dtypes.tolist() == list(self.features.dtypes)
-
     def _verify(
         self,
-        table: pd.DataFrame,
         work: Work,
         ask: _Asking,
         plan: Plan,
@@ -425,11 +421,11 @@ class Explainer:
         limits: Limits,
         probabilities: F8,
         predicted: I8,
-    ) -> tuple[pd.DataFrame, _Verdict]:
+    ) -> tuple[NDArray[Any], _Verdict]:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
         found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-        shown, verdict = self._judge(table, work, ask, found)
-        self._refuse_if_changed(table, probabilities, predicted, verdict)
+        shown, verdict = self._judge(work, ask, found)
+        self._refuse_if_changed(ask.form.table, probabilities, predicted, verdict)
         failed = found[~verdict.holds[found]]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
@@ -437,36 +433,34 @@ class Explainer:
             row = again.best.row
             row["n_queries"] = work.best.row["n_queries"][failed]  # one budget for both searches
             row["exhausted"] = work.best.row["exhausted"][failed] | (row["n_queries"] >= again.best.max_queries)
-            live = _Asking(self, table, ask.owners[failed], ask.numbers, live=True)
+            live = _Asking(self, ask.form, ask.owners[failed], live=True)
             refine.batched(again, plan, weights, live, limits)
             work.best.numbers[failed] = again.best.numbers
             work.best.row[failed] = row
             work.best.row["proved"][failed] = False
             found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-            shown, verdict = self._judge(table, work, ask, found)
+            shown, verdict = self._judge(work, ask, found)
             failed = found[~verdict.holds[found]]
         work.best.row["cost"][failed] = np.inf
         work.best.row["proved"][failed] = False
-        return shown.iloc[np.flatnonzero(verdict.holds[found])], verdict
+        return shown[verdict.holds[found]], verdict
 
-    def _judge(self, table: pd.DataFrame, work: Work, ask: _Asking, found: I8) -> tuple[pd.DataFrame, _Verdict]:
-        """One call of the model with the rows and all examples found for them."""
-        n, k = work.problems.row.size, len(self.classes)
-        owners = np.concatenate([np.arange(len(table)), ask.owners[found]])
-        numbers = np.concatenate([ask.numbers, work.best.numbers[found]])
-        both = self.features.frame(numbers, table.iloc[owners], ask.numbers[owners])
-        asked = self.features.model_table(both)
+    def _judge(self, work: Work, ask: _Asking, found: I8) -> tuple[NDArray[Any], _Verdict]:
+        """One call of the model with the rows and all examples found for them, which are shown by their cells."""
+        n, k, n_rows = work.problems.row.size, len(self.classes), len(ask.form.table)
+        owners = np.concatenate([np.arange(n_rows), ask.owners[found]])
+        numbers = np.concatenate([ask.form.numbers, work.best.numbers[found]])
+        asked, shown = ask.form.shown(numbers, owners)
         answers = self._live.predict_proba(asked)
         labels = self._labels(answers, asked)
-        shown = both.iloc[len(table) :]
-        own = slice(None, len(table))
+        own = slice(None, n_rows)
         verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool), answers[own], labels[own])
-        answers, labels = answers[len(table) :], labels[len(table) :]
+        answers, labels = answers[n_rows:], labels[n_rows:]
         verdict.probabilities[found] = answers
         verdict.labels[found] = labels
         keep, goal = work.problems.row["keep"][found] == 1, work.problems.row["goal"][found]
         verdict.holds[found] = np.where(keep, labels == goal, labels != goal)
-        return shown, verdict
+        return shown[n_rows:], verdict
 
     def _refuse_if_changed(self, table: pd.DataFrame, before: F8, predicted: I8, verdict: _Verdict) -> None:
         gap = np.abs(before - verdict.own_probabilities).max(axis=1)
@@ -480,37 +474,37 @@ class Explainer:
                 "Make a new Explainer."
             )
 
-    def _bases(self, table: pd.DataFrame, numbers: F8, cells: NDArray[Any]) -> NDArray[Any]:
+    def _bases(self, form: Form) -> NDArray[Any]:
         """Base values of rows, as cells: a missing one or a special code stays as it is."""
+        numbers = form.numbers
         standing = np.isnan(numbers) | self.features.special(numbers)
-        if not self._has_own_dtypes(table):
-            return _cells(self.features.frame(np.where(standing, numbers, self.features.base), table, numbers))
+        if not form.has_own_dtypes:
+            return form.shown(np.where(standing, numbers, self.features.base), np.arange(len(numbers)))[1]
         standing |= numbers == self.features.base
-        return np.where(standing, cells, self._base_cells)
+        return np.where(standing, form.cells, self._base_cells)
 
     def _assemble(
         self,
-        table: pd.DataFrame,
-        numbers: F8,
+        form: Form,
         probabilities: F8,
         predicted: I8,
         kinds: Sequence[str],
         target: int | None,
         work: Work,
-        shown: pd.DataFrame,
+        shown: NDArray[Any],
         verdict: _Verdict,
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
-        names = pd.Index(self.features.names, dtype=object) if not len(table.columns) else table.columns
-        cells = _cells(table)
-        base_cells, shown_cells = self._bases(table, numbers, cells), _cells(shown)
-        originals, bases, examples = _rows_of(table, cells), _rows_of(table, base_cells), _rows_of(shown, shown_cells)
+        table, cells, base_cells = form.table, form.cells, self._bases(form)
         found = np.isfinite(work.best.row["cost"])
         place = np.cumsum(found) - 1  # of each example among those that are shown
-        sensitivity = self._sensitivity(table, work, found, verdict, len(kinds))
+        owners = np.flatnonzero(found) // len(kinds)
+        originals, bases = _rows_of(table, cells, table.index), _rows_of(table, base_cells, table.index)
+        examples = _rows_of(table, shown, table.index[owners])
+        sensitivity = self._sensitivity(form, work, found, verdict, len(kinds))
         moved = self._importance(work)
         distance = work.best.row["cost"]
-        labels = pd.Index(self.classes)
+        names, labels = table.columns.tolist(), pd.Index(self.classes)
         explanations = []
         for row in range(len(table)):
             contrasts: dict[str, Contrast] = {}
@@ -521,7 +515,7 @@ class Explainer:
                 if found[p]:
                     differs = work.best.numbers[p] != work.problems.cell["reference"][p]
                     differs &= ~np.isnan(work.best.numbers[p])
-                    before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], shown_cells[place[p]]
+                    before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], shown[place[p]]
                     changes = {
                         _plain(names[at]): (_plain(before[at]), _plain(after[at]))
                         for at in np.flatnonzero(differs).tolist()
@@ -531,8 +525,8 @@ class Explainer:
                     status=status,
                     values=examples[place[p]] if found[p] else None,
                     changes=changes,
-                    importance=pd.Series(moved[p], index=names),
-                    sensitivity=pd.Series(sensitivity[p], index=names),
+                    importance=pd.Series(moved[p], index=table.columns),
+                    sensitivity=pd.Series(sensitivity[p], index=table.columns),
                     prediction=self.classes[verdict.labels[p]] if found[p] else None,
                     probabilities=pd.Series(verdict.probabilities[p], index=labels) if found[p] else None,
                     distance=float(distance[p]) if found[p] else None,
@@ -579,9 +573,7 @@ class Explainer:
         moved[~np.isfinite(work.best.row["cost"])] = 0.0
         return np.asarray(np.nan_to_num(moved, nan=0.0))
 
-    def _sensitivity(
-        self, table: pd.DataFrame, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int
-    ) -> F8:
+    def _sensitivity(self, form: Form, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int) -> F8:
         sensitivity = np.zeros(work.problems.anchor.shape)
         if not found.any():
             return sensitivity
@@ -595,9 +587,7 @@ class Explainer:
             sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights)
         else:
             free = problem.free_problems(self.features, plan, numbers, numbers, verdict.labels[rows])
-            owners = rows // n_kinds
-            ask = _Asking(self, table, owners, self.features.numbers(table))
-            sensitivity[rows] = refine.sensitivity_asked(free, plan, weights, ask)
+            sensitivity[rows] = refine.sensitivity_asked(free, plan, weights, _Asking(self, form, rows // n_kinds))
         return sensitivity
 
     def _checked_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
@@ -657,15 +647,9 @@ class _Asking:
     """Asks the oracle about numbers, in the user's own form; equal questions are asked once."""
 
     explainer: Explainer
-    table: pd.DataFrame
-    owners: I8  # the row of the table behind each problem
-    numbers: F8  # of the table
+    form: Form
+    owners: I8  # the row of the form behind each problem
     live: bool = False
-
-    @cached_property
-    def form(self) -> Callable[[F8, I8], Any]:
-        """`Features.asking` of the table."""
-        return self.explainer.features.asking(self.table, self.numbers)
 
     def __call__(self, numbers: F8, rows: I8) -> F8:
         owners = self.owners[rows]
@@ -675,7 +659,7 @@ class _Asking:
             numbers, owners = numbers[first], owners[first]
         explainer = self.explainer
         oracle = explainer._live if self.live else explainer.oracle
-        asked = self.form(numbers, owners)
+        asked = self.form.asked(numbers, owners)
         probabilities = oracle.predict_proba(asked)
         surely = getattr(explainer._live, "by_probability", False)
         if not surely and (self.live or not explainer._follows_argmax):
@@ -687,8 +671,7 @@ class _Asking:
 
     def table_of(self, numbers: F8, rows: I8) -> pd.DataFrame:
         """The user's table of numbers, each row in the form of the row that it belongs to."""
-        owners = self.owners[rows]
-        return self.explainer.features.frame(numbers, self.table.iloc[owners], self.numbers[owners])
+        return self.form.frame(numbers, self.owners[rows])
 
 
 def _hashes(numbers: F8, owners: I8) -> NDArray[np.uint64]:
@@ -759,19 +742,11 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _cells(table: pd.DataFrame) -> NDArray[Any]:
-    """The cells of a table, as objects where columns differ in dtype."""
-    dtypes = table.dtypes.tolist()
-    alike = isinstance(dtypes[0], np.dtype) and all(dtype == dtypes[0] for dtype in dtypes)
-    return table.to_numpy(None if alike else object)
-
-
-def _rows_of(table: pd.DataFrame, cells: NDArray[Any] | None = None) -> list[pd.Series[Any]]:
-    """Rows as Series, of the table or of cells like its own; cheaper than `iloc` row by row."""
-    cells = _cells(table) if cells is None else cells
+def _rows_of(table: pd.DataFrame, cells: NDArray[Any], index: pd.Index[Any]) -> list[pd.Series[Any]]:
+    """Rows of cells as Series with the names of a table; cheaper than its `iloc` row by row."""
     return [
         pd.Series(row, index=table.columns, name=name, dtype=cells.dtype)
-        for row, name in zip(cells, table.index, strict=True)
+        for row, name in zip(cells, index, strict=True)
     ]
 
 

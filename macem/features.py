@@ -24,7 +24,7 @@ from macem.columns import Column
 from macem.errors import DataError, OptionError
 from macem.kernel import F8, I8
 
-__all__ = ["Features"]
+__all__ = ["Features", "Form"]
 
 FEW = 200  # so many cells of a column are looked up faster one by one than first grouped
 
@@ -219,7 +219,7 @@ class Features:
 
     def _unsettled(self, table: pd.DataFrame) -> Iterator[int]:
         """Columns of another dtype than the background's, or with a cell that is infinite."""
-        for dtype, block in _blocks(table).items():
+        for dtype, block in _blocks(table.dtypes).items():
             own = [at for at in block if self.dtypes[at] == dtype]
             numeric = [at for at in own if self.levels[at] is None]
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
@@ -227,8 +227,19 @@ class Features:
                 numeric = []
             yield from (at for at in block if at not in own or at in numeric)
 
-    def numbers(self, table: pd.DataFrame) -> F8:
+    def form(self, table: pd.DataFrame) -> Form:
+        """Read a checked table once, to make rows like its own."""
+        dtypes = table.dtypes.tolist()
+        return Form(self, table, dtypes, self.numbers(table, dtypes))
+
+    def numbers(self, table: pd.DataFrame, dtypes: Sequence[Any] | None = None) -> F8:
         """Numbers of a checked table.
+
+        Parameters
+        ----------
+        table : DataFrame, shape (n, d)
+        dtypes : sequence, optional
+            Those of the table, where they are known.
 
         Returns
         -------
@@ -236,7 +247,7 @@ class Features:
         """
         numbers = np.empty(table.shape)
         cells = table.to_numpy(object) if len(table) <= FEW and self._level_numbers else None
-        for dtype, block in _blocks(table).items():
+        for dtype, block in _blocks(table.dtypes if dtypes is None else dtypes).items():
             numeric = [at for at in block if self.levels[at] is None]
             if len(numeric) > 1 and isinstance(dtype, np.dtype) and dtype.kind in "iuf":
                 values = _part(table, numeric).to_numpy() if cells is None else cells[:, numeric]
@@ -287,7 +298,7 @@ class Features:
         numbers = numbers + 0.0  # no negative zeros
         changed = (numbers != own) & ~(np.isnan(numbers) & np.isnan(own))
         moved = np.flatnonzero(changed.any(axis=0))
-        if _is_one_float_block(like) and all(self.levels[at] is None for at in moved):
+        if _are_floats(like.dtypes.tolist()) and all(self.levels[at] is None for at in moved):
             old = like.to_numpy()  # thousands of columns at once
             values = np.where(changed, numbers, old).astype(old.dtype, copy=False)
             return pd.DataFrame(values, index=like.index, columns=like.columns)
@@ -300,32 +311,20 @@ class Features:
                 replaced[int(at)] = columns.with_levels(column, cells, numbers[cells, at], levels)
         return _replaced(like, replaced)
 
-    def model_table(self, table: pd.DataFrame) -> Any:
-        """What the model is asked with: the table, or an array of the background's dtype if that was an array."""
+    def model_table(self, table: pd.DataFrame, dtypes: Sequence[Any] | None = None) -> Any:
+        """What the model is asked with: the table, or an array of the background's dtype if that was an array.
+
+        `dtypes` are those of the table, where they are known.
+        """
         if self.was_frame:
             return table
         dtype = self.dtypes[0]
         if not isinstance(dtype, np.dtype):  # text, which has no missing values
             cells = table.to_numpy(object)
             return cells if table.isna().any(axis=None) else cells.astype(str)
-        return table.to_numpy(dtype if all(found == dtype for found in table.dtypes) else None)
-
-    def asking(self, table: pd.DataFrame, own: F8) -> Callable[[F8, I8], Any]:
-        """From numbers (n, d), and the row (n,) of a checked table that each is like, to what the model is asked with.
-
-        `own` are the numbers of the table.
-        """
-        if self.was_frame or self._level_numbers or not _is_one_float_block(table):
-            return lambda numbers, rows: self.model_table(self.frame(numbers, table.iloc[rows], own[rows]))
-        cells = table.to_numpy()
-
-        def filled(numbers: F8, rows: I8) -> Any:
-            # with a frame in between it takes three times as long; most of the rest is the one array of this size
-            asked = cells.take(rows, axis=0)
-            known = asked if cells.dtype == np.float64 else own.take(rows, axis=0)
-            return np.add(numbers, 0.0, out=asked, where=numbers != known, casting="same_kind")
-
-        return filled
+        return table.to_numpy(
+            dtype if all(found == dtype for found in (table.dtypes if dtypes is None else dtypes)) else None
+        )
 
     def special(self, numbers: F8) -> NDArray[np.bool_]:
         """Which numbers are special codes, shape (n, d)."""
@@ -424,6 +423,73 @@ class Features:
         values = columns.floats(column)
         columns.refuse_infinite(column, values)
         return columns.cast(pd.Series(values, column.index, name=column.name), dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A checked table, and rows of numbers that are each like one of its own; made by `Features.form`.
+
+    Attributes
+    ----------
+    features : Features
+    table : DataFrame, shape (n, d)
+    dtypes : list
+        Those of the table, which a frame takes as long to tell as to be made.
+    numbers : ndarray of float64, shape (n, d)
+        Those of the table.
+    """
+
+    features: Features
+    table: pd.DataFrame
+    dtypes: list[Any]
+    numbers: F8
+
+    @cached_property
+    def cells(self) -> NDArray[Any]:
+        """The cells of the table, as objects where columns differ in dtype, shape (n, d)."""
+        return _cells(self.table, self.dtypes)
+
+    @cached_property
+    def has_own_dtypes(self) -> bool:
+        """Whether the table has the dtypes of the background, as nearly every one has."""
+        return self.dtypes == list(self.features.dtypes)
+
+    @property
+    def model_table(self) -> Any:
+        """What the model is asked with about the table itself."""
+        return self.features.model_table(self.table, self.dtypes)
+
+    def frame(self, numbers: F8, rows: I8) -> pd.DataFrame:
+        """Table of numbers (n, d), each in the form of one of the rows, (n,)."""
+        if self._are_floats:
+            return pd.DataFrame(self._filled(numbers, rows), self.table.index[rows], self.table.columns)
+        return self.features.frame(numbers, self.table.iloc[rows], self.numbers[rows])
+
+    def asked(self, numbers: F8, rows: I8) -> Any:
+        """What the model is asked with about numbers."""
+        if self._are_floats and not self.features.was_frame:
+            return self._filled(numbers, rows)
+        return self.features.model_table(self.frame(numbers, rows))
+
+    def shown(self, numbers: F8, rows: I8) -> tuple[Any, NDArray[Any]]:
+        """What the model is asked with about numbers, and the same as cells."""
+        if self._are_floats and not self.features.was_frame:
+            asked = self._filled(numbers, rows)
+            return asked, asked.copy()  # an oracle may write into what it gets
+        frame = self.frame(numbers, rows)
+        return self.features.model_table(frame), _cells(frame, frame.dtypes.tolist())
+
+    @cached_property
+    def _are_floats(self) -> bool:
+        return _are_floats(self.dtypes) and not self.features._level_numbers
+
+    def _filled(self, numbers: F8, rows: I8) -> NDArray[Any]:
+        """Cells of numbers, each row like one of the table's."""
+        # with a frame in between it takes three times as long; most of the rest is the one array of this size
+        filled: NDArray[Any] = self.cells.take(rows, axis=0)
+        known = filled if filled.dtype == np.float64 else self.numbers.take(rows, axis=0)
+        np.add(numbers, 0.0, out=filled, where=numbers != known, casting="same_kind")
+        return filled
 
 
 class _Summary(NamedTuple):
@@ -663,15 +729,23 @@ def _replaced(table: pd.DataFrame, arrays: Mapping[int, Any]) -> pd.DataFrame:
     return replaced
 
 
-def _is_one_float_block(table: pd.DataFrame) -> bool:
-    dtypes = list(_blocks(table))
-    return len(dtypes) == 1 and isinstance(dtypes[0], np.dtype) and dtypes[0].kind == "f"
+def _cells(table: pd.DataFrame, dtypes: list[Any]) -> NDArray[Any]:
+    """The cells of a table, as objects where columns differ in dtype."""
+    return table.to_numpy(None if _are_alike(dtypes) else object)
 
 
-def _blocks(table: pd.DataFrame) -> dict[Any, list[int]]:
+def _are_alike(dtypes: list[Any]) -> bool:
+    return isinstance(dtypes[0], np.dtype) and all(dtype == dtypes[0] for dtype in dtypes)
+
+
+def _are_floats(dtypes: list[Any]) -> bool:
+    return _are_alike(dtypes) and dtypes[0].kind == "f"
+
+
+def _blocks(dtypes: Iterable[Any]) -> dict[Any, list[int]]:
     """Positions of the columns of each dtype."""
     blocks: dict[Any, list[int]] = {}
-    for at, dtype in enumerate(table.dtypes):
+    for at, dtype in enumerate(dtypes):
         blocks.setdefault(dtype, []).append(at)
     return blocks
 

@@ -431,7 +431,7 @@ def test_many_numbers_are_asked_in_the_form_of_their_rows(dtype: Any) -> None:
     numbers = own[rows]
     numbers[:, 2] += [0.0, 0.25, -0.0, -3.0, 1.0]
     numbers[1, 1] = -0.0
-    asked = features.asking(table, own)(numbers, rows)
+    asked = features.form(table).asked(numbers, rows)
     expected = features.model_table(features.frame(numbers, table.iloc[rows]))
     assert asked.dtype == expected.dtype
     np.testing.assert_array_equal(asked, expected)
