@@ -131,12 +131,12 @@ def link_exactly(table: TreeEnsemble, raw: F8, dtype: type[np.floating[Any]] = n
     """
     total = np.zeros((raw.shape[0], table.n_classes), dtype)
     for member, after in pairwise(table.member):
-        outputs = raw[:, member.first_output : after.first_output]
-        scores = outputs / member.divisor
-        if member.single:
+        outputs = raw[:, member["first_output"] : after["first_output"]]
+        scores = outputs / member["divisor"]
+        if member["single"]:
             scores = scores.astype(np.float32)  # and so is all that its link computes
-        columns = table.member_class[member.first_class : after.first_class]
-        answer = member.weight * _link(int(member.link), scores, float(member.slope))
+        columns = table.member_class[member["first_class"] : after["first_class"]]
+        answer = member["weight"] * _link(int(member["link"]), scores, float(member["slope"]))
         total[:, columns] += answer.astype(dtype)
     return np.asarray(total / dtype(table.total), dtype=np.float64)
 
@@ -422,10 +422,11 @@ def _row_label(X: Any, row: int) -> Any:
 
 def _as_fitted(model: Any, X: Any) -> Any:
     """Copy a table into the form that the model was fitted with; a copy, since some models write into what they get."""
-    names, width = _attribute(model, "feature_names_in_"), _attribute(model, "n_features_in_")
+    names = _attribute(model, "feature_names_in_")
     if hasattr(X, "columns"):
         if names is None:
-            return _plain(X) if width is not None and _is_from_sklearn(model) else X.copy()
+            without_names = _is_from_sklearn(model) and _attribute(model, "n_features_in_") is not None
+            return _plain(X) if without_names else X.copy()
         if X.columns.tolist() == list(names):
             return X.copy()
         known = set(X.columns)
