@@ -335,9 +335,13 @@ class Explainer:
                 [k == problem.NEGATIVE for k in kinds], len(table)
             )
             work.best.row["done"][there] = work.best.row["proved"][there] = True
-        self._solve(work, plan, weights, seed, limits, ask)
+        scratch = None
+        if self._table is not None and self._axes is not None:  # made once: a forest's takes megabytes
+            scratch = refine.scratch_for(self._table, self._axes, plan)
+        self._solve(work, plan, weights, seed, limits, ask, scratch)
         shown, verdict = self._verify(work, ask, plan, weights, limits, probabilities, predicted)
-        return self._assemble(form, probabilities, predicted, kinds, target, work, shown, verdict)
+        sensitivity = self._sensitivity(form, work, plan, weights, verdict, len(kinds), scratch)
+        return self._assemble(form, probabilities, predicted, kinds, target, work, shown, verdict, sensitivity)
 
     def _solve(
         self,
@@ -347,6 +351,7 @@ class Explainer:
         seed: int,
         limits: Limits,
         ask: _Asking,
+        scratch: kernel.Scratch | None,
     ) -> None:
         """Search, then refine; on a table refine, then search for what has no example yet."""
         table, axes, refined = self._table, self._axes, self.options.refine
@@ -369,19 +374,19 @@ class Explainer:
                 search.lockstep(work, plan, weights, self._schedule(seed), answers, limits, log_density)
 
         begun = work.best.row["done"].copy()
-        if table is None or axes is None or not refined:
+        if table is None or axes is None or scratch is None or not refined:
             hunt()
             if refined:
                 refine.batched(work, plan, weights, answers, limits)
         else:
             # profiles are nearly free on a table, and nearer than what a search finds, which is left the rest
-            refine.on_table(work, table, axes, plan, weights, self.options)
+            refine.on_table(work, table, axes, plan, weights, self.options, scratch)
             row = work.best.row
             found = np.isfinite(row["cost"]) & ~row["done"]
             row["done"] |= found  # so that a row takes the same way alone and beside one without a result
             if work.open.size:
                 hunt()
-                refine.on_table(work, table, axes, plan, weights, self.options, max_rounds=0)
+                refine.on_table(work, table, axes, plan, weights, self.options, scratch, max_rounds=0)
             row["done"] &= ~found
         if refined and log_density is not None:
             row = work.best.row
@@ -493,6 +498,7 @@ class Explainer:
         work: Work,
         shown: NDArray[Any],
         verdict: _Verdict,
+        sensitivity: F8,
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
         table, cells, base_cells = form.table, form.cells, self._bases(form)
@@ -501,7 +507,6 @@ class Explainer:
         owners = np.flatnonzero(found) // len(kinds)
         originals, bases = _rows_of(table, cells, table.index), _rows_of(table, base_cells, table.index)
         examples = _rows_of(table, shown, table.index[owners])
-        sensitivity = self._sensitivity(form, work, found, verdict, len(kinds))
         moved = self._importance(work)
         distance = work.best.row["cost"]
         names, labels = table.columns.tolist(), pd.Index(self.classes)
@@ -573,20 +578,29 @@ class Explainer:
         moved[~np.isfinite(work.best.row["cost"])] = 0.0
         return np.asarray(np.nan_to_num(moved, nan=0.0))
 
-    def _sensitivity(self, form: Form, work: Work, found: NDArray[np.bool_], verdict: _Verdict, n_kinds: int) -> F8:
+    def _sensitivity(
+        self,
+        form: Form,
+        work: Work,
+        plan: Plan,
+        weights: kernel.Weights,
+        verdict: _Verdict,
+        n_kinds: int,
+        scratch: kernel.Scratch | None,
+    ) -> F8:
+        """Per problem and feature, what moving that feature alone can change in the example's probability."""
         sensitivity = np.zeros(work.problems.anchor.shape)
-        if not found.any():
+        rows = np.flatnonzero(np.isfinite(work.best.row["cost"]))
+        if not rows.size:
             return sensitivity
-        rows = np.flatnonzero(found)
-        numbers = np.ascontiguousarray(work.best.numbers[rows])
-        plan, weights = self._plan, problem.weights_from(self.options)
-        if self._axes is not None and self._table is not None:
+        numbers, goal = work.best.numbers[rows], verdict.labels[rows]
+        if self._axes is not None and self._table is not None and scratch is not None:
             codes = np.empty(numbers.shape)
             kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
-            free = problem.free_problems(self.features, plan, numbers, codes, verdict.labels[rows])
-            sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights)
+            free = problem.free_problems(self.features, plan, numbers, codes, goal)
+            sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights, scratch)
         else:
-            free = problem.free_problems(self.features, plan, numbers, numbers, verdict.labels[rows])
+            free = problem.free_problems(self.features, plan, numbers, numbers, goal)
             sensitivity[rows] = refine.sensitivity_asked(free, plan, weights, _Asking(self, form, rows // n_kinds))
         return sensitivity
 

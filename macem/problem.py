@@ -63,7 +63,7 @@ def pose(
     held = np.repeat(standing | features.frozen, n_kinds, axis=0)
     place = _places(plan, own)
     bound = _intervals(features, plan, own, positive, away_from_base)
-    allowed = _levels(plan, own, place, positive, away_from_base)
+    allowed = _levels(plan, place, positive, away_from_base)
     bound[held] = own[held][:, None, None]
     goal = np.repeat(np.asarray(predicted, dtype=np.int64), n_kinds)
     if target is not None:
@@ -117,16 +117,11 @@ def _places(plan: Plan, numbers: F8) -> F8:
     """Coordinates of numbers, as `kernel.place_of` has them."""
     categorical = _kinds(plan) > kernel.GRID
     places = np.where(categorical, plan.feature["unseen_place"][:-1], _ends(plan, numbers[..., None])[..., 0])
-    where, levels = _own_levels(plan, numbers)
-    places[where] = plan.level["place"][levels]
+    rows, features = np.nonzero(categorical & (numbers >= 0.0))
+    levels = plan.feature["first_level"][features] + numbers[rows, features].astype(np.int64)
+    places[rows, features] = plan.level["place"][levels]
     places[np.isnan(numbers)] = 0.0
     return places
-
-
-def _own_levels(plan: Plan, numbers: F8) -> tuple[tuple[I8, I8], I8]:
-    """Cells that show a level of the background, and which one among those of all features."""
-    rows, features = np.nonzero((_kinds(plan) > kernel.GRID) & (numbers >= 0.0))
-    return (rows, features), plan.feature["first_level"][features] + numbers[rows, features].astype(np.int64)
 
 
 def _ends(plan: Plan, numbers: F8) -> F8:
@@ -163,8 +158,8 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
     # a row outside the range keeps its own value reachable
     low, high = bound[..., 0], bound[..., 1]
     lost = np.nonzero(~((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1))
-    free = np.where(low[..., 0] > high[..., 0], 0, 1)[lost]
-    bound[(*lost, free)] = own[lost][:, None]
+    side = np.where(low[..., 0] > high[..., 0], 0, 1)[lost]
+    bound[(*lost, side)] = own[lost][:, None]
     return bound
 
 
@@ -185,14 +180,11 @@ def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, rul
     return np.where(keep, bound, np.where(misses, further, snapped))
 
 
-def _levels(plan: Plan, own: F8, place: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
+def _levels(plan: Plan, place: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
     """Feasible levels: no farther from the base than the row's (PP), or at least as far (PN)."""
-    n_levels = np.diff(plan.feature["first_level"])
-    radius = np.repeat(np.abs(place), n_levels, axis=1)
-    distance = np.abs(plan.level["place"])
-    allowed: NDArray[np.bool_] = np.where(positive[:, None], distance <= radius, (distance >= radius) | (not away))
-    (rows, _), levels = _own_levels(plan, own)
-    allowed[rows, levels] = True
+    own = np.repeat(np.abs(place), np.diff(plan.feature["first_level"]), axis=1)
+    levels = np.abs(plan.level["place"])
+    allowed: NDArray[np.bool_] = np.where(positive[:, None], levels <= own, (levels >= own) | (not away))
     return allowed
 
 

@@ -9,7 +9,7 @@ from macem.kernel import F8, I8, Axes, Beam, Plan, Problems, Records, Scratch, T
 from macem.options import SearchOptions
 from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
 
-__all__ = ["batched", "on_table", "sensitivity_asked", "sensitivity_on_table"]
+__all__ = ["batched", "on_table", "scratch_for", "sensitivity_asked", "sensitivity_on_table"]
 
 MAX_ROUNDS = 12  # outward rounds; inward rounds end by themselves
 PATIENCE = 2  # outward rounds on a table that find nothing nearer; all 12 ask twice the profiles for 0.1 % of distance
@@ -24,13 +24,13 @@ def on_table(
     plan: Plan,
     weights: Weights,
     options: SearchOptions,
+    scratch: Scratch,
     max_rounds: int = MAX_ROUNDS,
 ) -> None:
     """Refine on a table, whose axis profiles are exact; a single tree is solved exactly.
 
     With `max_rounds` 0 only inward, from the best that there is.
     """
-    scratch = scratch_for(table, axes, plan)
     if table.tree.size == 2:
         kernel.solve_single_tree(table, axes, plan, weights, work.problems, work.best, scratch)
         return
@@ -52,11 +52,13 @@ def on_table(
     )
 
 
-def sensitivity_on_table(problems: Problems, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights) -> F8:
+def sensitivity_on_table(
+    problems: Problems, table: TreeEnsemble, axes: Axes, plan: Plan, weights: Weights, scratch: Scratch
+) -> F8:
     """Per feature, the largest change in the goal's probability that moving it alone can cause, (P, d)."""
     sensitivity = np.zeros(problems.anchor.shape)
     nothing = Work.on(problems, Limits()).best
-    beam, scratch = _beam(1, len(kernel.TRADE_OFFS), plan.feature.size - 1), scratch_for(table, axes, plan)
+    beam = _beam(1, len(kernel.TRADE_OFFS), plan.feature.size - 1)
     kernel.refine_rows(table, axes, plan, weights, problems, nothing, beam, scratch, 1, 0, sensitivity)
     return sensitivity
 

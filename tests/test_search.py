@@ -39,6 +39,10 @@ class Setting:
     def schedule(self) -> Any:
         return search.schedule_for(self.plan, self.options, 0, n_samples=getattr(self.encoding, "n_samples", 1))
 
+    @property
+    def scratch(self) -> Any:
+        return refine.scratch_for(self.table, self.axes, self.plan)
+
     def work(self, max_queries: int | None = None) -> tuple[Work, Limits]:
         limits = Limits(max_queries=max_queries)
         return Work.on(self.problems, limits), limits
@@ -145,7 +149,7 @@ def test_first_profile_tells_what_the_anchor_is() -> None:
     solved = begun.best.row["done"].copy()
     assert 0 < solved.sum() < solved.size
     for work in (begun, fresh):
-        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options)
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
     for field in ("cost", "done", "proved"):
         assert_array_equal(begun.best.row[field], fresh.best.row[field])
     assert_array_equal(begun.best.numbers, fresh.best.numbers)
@@ -160,7 +164,7 @@ def test_refinement_only_improves(path: str) -> None:
     search.lockstep(work, s.plan, s.weights, s.schedule, s.ask, limits)
     before = work.best.row["cost"].copy()
     if path == "table":
-        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options)
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
     else:
         refine.batched(work, s.plan, s.weights, s.ask, limits)
     after = work.best.row["cost"]
@@ -182,7 +186,7 @@ def test_sensitivity_is_what_moving_one_feature_can_cause() -> None:
     codes = np.ascontiguousarray(s.problems.cell["own_code"][::2])
     goal = s.problems.row["goal"][::2]
     free = problem.free_problems(features, s.plan, numbers, codes, goal)
-    sensitivity = refine.sensitivity_on_table(free, s.table, s.axes, s.plan, s.weights)
+    sensitivity = refine.sensitivity_on_table(free, s.table, s.axes, s.plan, s.weights, s.scratch)
 
     def ask(asked: Any, rows: Any) -> Any:
         return search.ask_table(s.table, s.axes, s.plan, free, asked, rows)

@@ -51,7 +51,7 @@ def test_moves_are_what_the_table_answers(forest: Setting, plain_kernel: ModuleT
 def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
     s = forest
     compiled, work = begun(s), begun(s)
-    refine.on_table(compiled, s.table, s.axes, s.plan, s.weights, s.options)
+    refine.on_table(compiled, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
     kernel.refine_rows(
         s.table,
         s.axes,
