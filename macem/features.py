@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -335,7 +335,12 @@ class Features:
         return mask
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_level_numbers"}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def _columns(self) -> pd.Index[Any]:
+        index: pd.Index[Any] = pd.Index(self.names)
+        return index
 
     @cached_property
     def _level_numbers(self) -> dict[int, dict[Any, float]]:
@@ -371,9 +376,8 @@ class Features:
                 f"rows have {array.shape[1]} columns, the background has {len(self.names)}: "
                 "give all columns of the background, in its order"
             )
-        table = _untyped(array)
-        table.columns = pd.Index(self.names)
-        return table, array.dtype != object and not self.was_frame
+        # a view, which can be renamed without the next table
+        return _untyped(array, self._columns.view()), array.dtype != object and not self.was_frame
 
     def _named(self, table: pd.DataFrame) -> pd.DataFrame:
         """The columns in the background's order, matched by name."""
@@ -695,10 +699,10 @@ def _background(X: Any) -> pd.DataFrame:
     return table
 
 
-def _untyped(array: NDArray[Any]) -> pd.DataFrame:
+def _untyped(array: NDArray[Any], names: pd.Index[Any] | None = None) -> pd.DataFrame:
     """A table of an array; objects stay objects, and text is text in every pandas."""
     dtypes: dict[str, Any] = {"O": "object", "U": "string"}
-    return pd.DataFrame(array, dtype=dtypes.get(array.dtype.kind))
+    return pd.DataFrame(array, columns=names, dtype=dtypes.get(array.dtype.kind))
 
 
 def _refuse_duplicates(names: list[Any]) -> None:
