@@ -124,6 +124,7 @@ class Explainer:
         asked = self.features.model_table(background)
         probabilities = self._live.predict_proba(asked)
         self.classes: NDArray[Any] = np.asarray(self._live.classes)
+        self._class_index: pd.Index[Any] = pd.Index(self.classes)
         # a model whose predict follows another rule than the largest probability is asked for its verdict every time
         self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
         self._base_cells = self.features.form(background.iloc[:1]).shown(self.features.base[None], np.zeros(1, int))[1][
@@ -502,14 +503,13 @@ class Explainer:
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
         table, cells, base_cells = form.table, form.cells, self._bases(form)
+        names, index = table.columns.tolist(), list(table.index)
         found = np.isfinite(work.best.row["cost"])
         place = np.cumsum(found) - 1  # of each example among those that are shown
-        owners = np.flatnonzero(found) // len(kinds)
-        originals, bases = _rows_of(table, cells, table.index), _rows_of(table, base_cells, table.index)
-        examples = _rows_of(table, shown, table.index[owners])
+        originals, bases = _rows_of(table, cells, index), _rows_of(table, base_cells, index)
+        examples = _rows_of(table, shown, [index[p // len(kinds)] for p in np.flatnonzero(found)])
         moved = self._importance(work)
         distance = work.best.row["cost"]
-        names, labels = table.columns.tolist(), pd.Index(self.classes)
         explanations = []
         for row in range(len(table)):
             contrasts: dict[str, Contrast] = {}
@@ -533,7 +533,7 @@ class Explainer:
                     importance=pd.Series(moved[p], index=table.columns),
                     sensitivity=pd.Series(sensitivity[p], index=table.columns),
                     prediction=self.classes[verdict.labels[p]] if found[p] else None,
-                    probabilities=pd.Series(verdict.probabilities[p], index=labels) if found[p] else None,
+                    probabilities=pd.Series(verdict.probabilities[p], index=self._class_index) if found[p] else None,
                     distance=float(distance[p]) if found[p] else None,
                     n_changed=len(changes) if found[p] else None,
                     n_queries=int(work.best.row["n_queries"][p]),
@@ -546,7 +546,7 @@ class Explainer:
                     index=table.index[row],
                     original=originals[row],
                     prediction=self.classes[predicted[row]],
-                    probabilities=pd.Series(probabilities[row], index=labels),
+                    probabilities=pd.Series(probabilities[row], index=self._class_index),
                     base=bases[row],
                     positive=contrasts.get(problem.POSITIVE),
                     negative=contrasts.get(problem.NEGATIVE),
@@ -576,7 +576,7 @@ class Explainer:
             ]
             moved[:, feature] = np.abs(steps[0] - steps[1])
         moved[~np.isfinite(work.best.row["cost"])] = 0.0
-        return np.asarray(np.nan_to_num(moved, nan=0.0))
+        return np.asarray(np.fmax(moved, 0.0))  # a missing cell has not moved
 
     def _sensitivity(
         self,
@@ -756,7 +756,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _rows_of(table: pd.DataFrame, cells: NDArray[Any], index: pd.Index[Any]) -> list[pd.Series[Any]]:
+def _rows_of(table: pd.DataFrame, cells: NDArray[Any], index: Iterable[Any]) -> list[pd.Series[Any]]:
     """Rows of cells as Series with the names of a table; cheaper than its `iloc` row by row."""
     return [
         pd.Series(row, index=table.columns, name=name, dtype=cells.dtype)

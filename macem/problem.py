@@ -202,7 +202,7 @@ def _anchor(plan: Plan, problems: Problems, positive: NDArray[np.bool_]) -> None
     """Set the anchors of positives: the feasible numbers nearest to the base."""
     reference = problems.cell["reference"][..., None]
     low, high = problems.bound[..., 0], problems.bound[..., 1]
-    inside = np.clip(reference, low, high)
+    inside = np.minimum(np.maximum(reference, low), high)
     with np.errstate(over="ignore"):  # of numbers near the largest there are
         gap = np.where(low <= high, np.abs(inside - reference), np.inf)
     nearest = np.where(gap[..., 1] < gap[..., 0], inside[..., 1], inside[..., 0])
