@@ -175,17 +175,32 @@ def with_numbers(column: Column, cells: NDArray[np.bool_], numbers: F8) -> Any:
     whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
     if types.is_integer_dtype(dtype):
         own = getattr(dtype, "numpy_dtype", dtype)
-        if not whole.all():
+        if not whole.all() or not (_fits(numbers, own) or (_fits(numbers, np.int64) and own != np.uint64)):
             column = column.astype(np.float64 if own is dtype else "Float64")
-        elif numbers.min() < np.iinfo(own).min or numbers.max() > np.iinfo(own).max:
+        elif not _fits(numbers, own):
             column = column.astype(np.int64 if own is dtype else "Int64")
     values = column.array.copy()
     if types.is_object_dtype(dtype):
         values[cells] = _objects([int(n) if is_whole else n for n, is_whole in zip(numbers, whole, strict=True)])
     else:
         own = getattr(values.dtype, "numpy_dtype", np.dtype(np.float64))
-        values[cells] = numbers.astype(own)
+        values[cells] = _as_integers(numbers, own) if own.kind in "iu" else numbers.astype(own)
     return values
+
+
+def _fits(numbers: F8, dtype: Any) -> bool:
+    """Whether whole numbers are within the range of a dtype, as floats."""
+    limits = np.iinfo(dtype)
+    return bool(numbers.min() >= float(limits.min) and numbers.max() <= float(limits.max))
+
+
+def _as_integers(numbers: F8, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Whole numbers in a dtype of integers; the largest of 64 bits is one less than the float that stands for it."""
+    largest = np.iinfo(dtype).max
+    top = numbers >= float(largest)
+    integers = np.where(top, 0.0, numbers).astype(dtype)
+    integers[top] = largest
+    return integers
 
 
 def with_levels(column: Column, cells: NDArray[np.bool_], numbers: F8, levels: NDArray[np.object_]) -> Any:

@@ -355,6 +355,25 @@ def test_values_that_do_not_fit_take_a_wider_dtype() -> None:
     assert half.to_numpy(float).tolist() == [[1.5, 1.5]] * 3
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "Int64", "UInt64"])
+def test_the_largest_integer_stays_what_it_is(dtype: str) -> None:
+    largest = np.iinfo(dtype.lower()).max
+    X = pd.DataFrame({"a": np.array([1, 2, largest], dtype=dtype.lower())}).astype(dtype)
+    features = Features.fit(X, base={"a": largest})
+    table = features.frame(np.array([[features.base[0]], [features.high[0]], [1.0]]), X)
+    assert table["a"].tolist() == [largest, largest, 1]
+    assert table["a"].dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "kept"), [("int64", 1e20, -5), ("uint64", -1.0, 2**63 + 2**11), ("UInt64", -1.0, 2**64 - 2**11)]
+)
+def test_a_range_beyond_64_bits_takes_a_float(dtype: str, value: float, kept: int) -> None:
+    X = pd.DataFrame({"a": np.array([kept, 1], dtype=dtype.lower())}).astype(dtype)
+    features = Features.fit(X, ranges={"a": (min(value, -5), 1e21)})
+    assert features.frame(np.array([[kept], [value]], dtype=float), X)["a"].tolist() == [kept, value]
+
+
 def test_unseen_levels_stay_and_known_codes_keep_their_place() -> None:
     table = pd.DataFrame({"c": pd.Categorical(["b", "a", "b"], categories=["b", "a", "unused"])})
     features = Features.fit(table)
