@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,9 +102,9 @@ class RemoteModel:
         self.protocol = _protocol(url, protocol, model_name)
         self.url = _endpoint(url, self.protocol, model_name)
         for name, number, least in (("batch_size", batch_size, 1), ("retries", retries, 0)):
-            if number != int(number) or number < least:
+            if not isinstance(number, (int, float, np.number)) or not number >= least or number % 1 != 0:
                 raise OptionError(f"{name}={number}. Give a whole number of at least {least}.")
-        if not timeout > 0.0:
+        if not isinstance(timeout, (int, float, np.number)) or not timeout > 0.0:
             raise OptionError(f"timeout={timeout}. Give seconds above zero.")
         self.columns = None if columns is None else list(columns)
         self.output = output
@@ -188,6 +189,8 @@ class RemoteModel:
             content = json.dumps(request, allow_nan=False)
         except ValueError:
             self._fail("cannot be asked with an infinite number", "Leave such rows out.")
+        except TypeError as error:
+            self._fail(f"cannot be asked with this table ({error})", "Make its columns text or numbers.")
         return self._json(self._request("POST", self.url, content))
 
     def _request(self, method: str, url: str, content: str | None = None) -> httpx.Response:
@@ -243,41 +246,47 @@ class RemoteModel:
     def _model(self) -> dict[str, Any]:
         """The model's metadata, asked once; empty where the service has none."""
         if self._metadata is None:
-            answer = self._request("GET", self.url.removesuffix("/infer"))
-            self._metadata = answer.json() if answer.status_code == 200 else {}
+            parts = urlsplit(self.url)
+            answer = self._request("GET", urlunsplit(parts._replace(path=parts.path.removesuffix("/infer"))))
+            self._metadata = _metadata(answer)
         return self._metadata
 
     def _output(self) -> str:
         if self.output is not None:
             return self.output
-        names = [output["name"] for output in self._model().get("outputs") or []]
+        names = [output["name"] for output in self._model()["outputs"]]
         known = [name for name in PROBABILITY_OUTPUTS if name in names]
         if not known and len(names) > 1:
             self._fail(f"has the outputs {names}", "Say with output= which one holds the probabilities.")
         return (known or names or ["predict_proba"])[0]
 
     def _inputs(self, table: Any) -> Iterator[dict[str, Any]]:
-        declared = self._model().get("inputs") or []
+        declared = self._model()["inputs"]
         is_array = isinstance(table, np.ndarray)
         if not is_array:  # categories by their values
             table = table.astype({n: object for n in table if table[n].dtype.name == "category"}).infer_objects()
         numeric = is_array or all(dtype.kind in "biuf" for dtype in table.dtypes)
         if numeric and len(declared) < 2:
             numbers = table if is_array else _numbers(table)
-            name, datatype = (declared[0]["name"], declared[0]["datatype"]) if declared else ("input-0", None)
-            yield _tensor(name, numbers, datatype)
+            name, datatype = (declared[0]["name"], declared[0].get("datatype")) if declared else ("input-0", None)
+            yield self._tensor(name, numbers, datatype)
             return
         if is_array:
             import pandas as pd
 
+            if table.shape[1] > len(declared):
+                self._fail(
+                    f"declares {len(declared)} inputs, and the table has {table.shape[1]} columns",
+                    "Give the columns that the model takes.",
+                )
             table = pd.DataFrame(table, columns=[tensor["name"] for tensor in declared[: table.shape[1]]])
-        datatypes = {tensor["name"]: tensor["datatype"] for tensor in declared}
+        datatypes = {tensor["name"]: tensor.get("datatype") for tensor in declared}
         for name in table.columns:
             yield self._column(str(name), table[name], datatypes.get(str(name)))
 
     def _column(self, name: str, column: pd.Series[Any], datatype: str | None) -> dict[str, Any]:
         if column.dtype.kind in "biuf":
-            return _tensor(name, _numbers(column.to_frame()), datatype)
+            return self._tensor(name, _numbers(column.to_frame()), datatype)
         values = column.astype(object).where(column.notna(), None).tolist()
         other = next((value for value in values if not isinstance(value, str | None)), None)
         if other is not None:
@@ -290,18 +299,44 @@ class RemoteModel:
             "parameters": {"content_type": "str"},
         }
 
+    def _tensor(self, name: str, numbers: NDArray[Any], datatype: str | None) -> dict[str, Any]:
+        """A tensor of the declared type, which must hold what is there: a model asked with 0 says nothing of 0.7."""
+        values, missing = numbers, np.isnan(numbers)
+        if datatype in DATATYPES:
+            with np.errstate(all="ignore"):
+                values = np.where(missing, 0, numbers).astype(DATATYPES[datatype])
+            lost = numbers[(values != numbers) & ~missing] if values.dtype.kind != "f" else numbers[:0]
+            if lost.size:
+                self._fail(
+                    f"declares {datatype} for input {name!r}, which cannot hold {lost.flat[0]}",
+                    "Declare a type in the service that holds the numbers, or give a table of that type.",
+                )
+        return {
+            "name": name,
+            "shape": list(numbers.shape),
+            "datatype": NAMES[values.dtype],
+            "data": np.where(missing, np.array(None), values.astype(object)).ravel().tolist(),
+        }
+
     def _from_v2(self, answer: Any, n_rows: int) -> NDArray[Any]:
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
-        if not outputs:
+        if not outputs or not _are_dicts(outputs):
             self._fail(f"answered without outputs: {str(answer)[:300]}", "Check the address.")
         wanted = [output for output in outputs if output.get("name") == self._output()] or outputs
         output = wanted[0]
-        if output["datatype"] not in DATATYPES or not output["datatype"].startswith("FP"):
+        datatype, shape = str(output.get("datatype")), output.get("shape")
+        if datatype not in DATATYPES or not datatype.startswith("FP"):
             self._fail(
-                f"answered with {output['datatype']} in output {output['name']!r}, not with probabilities",
+                f"answered with {datatype} in output {output.get('name')!r}, not with probabilities",
                 "Say with output= which output holds them.",
             )
-        return self._answer(output["data"], n_rows).reshape(n_rows, -1)
+        numbers = self._answer(output.get("data"), n_rows)
+        if isinstance(shape, list) and len(shape) == 2 and shape[0] != n_rows:  # classes by rows, say
+            self._fail(
+                f"answered {n_rows} rows with shape {shape} in output {output.get('name')!r}",
+                "Let it hold one row of probabilities per row, or say with output= which output does.",
+            )
+        return numbers.reshape(n_rows, -1)
 
     # MLflow
 
@@ -309,14 +344,15 @@ class RemoteModel:
         predictions = answer.get("predictions") if isinstance(answer, dict) else None
         if not isinstance(predictions, list) or len(predictions) != n_rows:
             self._fail(f"answered without one prediction per row: {str(answer)[:300]}", "Check the address.")
-        if isinstance(predictions[0], dict):
-            predictions = [list(prediction.values()) for prediction in predictions]
+        if _are_dicts(predictions):  # by name: an object has no order
+            names = list(predictions[0])
+            predictions = [[prediction.get(name) for name in names] for prediction in predictions]
         return self._answer(predictions, n_rows)
 
     def _answer(self, data: Any, n_rows: int) -> NDArray[Any]:
         try:
             numbers = np.array(data, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             numbers = None
         if numbers is None or numbers.size == 0 or numbers.size % n_rows:
             self._fail(
@@ -328,12 +364,13 @@ class RemoteModel:
 
 def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
     if protocol is not None:
-        if protocol not in {"v2", "mlflow"}:
+        if protocol not in ("v2", "mlflow"):
             raise OptionError(f"protocol={protocol!r}. Give 'v2' or 'mlflow'.")
         return protocol
-    if "/v2/models/" in url or model_name is not None:
+    path = _parts(url).path
+    if "/v2/models/" in path or model_name is not None:
         return "v2"
-    if url.rstrip("/").endswith("/invocations"):
+    if path.rstrip("/").endswith("/invocations"):
         return "mlflow"
     raise OptionError(
         f"The protocol of {url} cannot be told from its path. Give the model's own address, such as "
@@ -342,14 +379,40 @@ def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
 
 
 def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
-    url = url.rstrip("/")
-    if protocol == "mlflow":
-        return url if url.endswith("/invocations") else f"{url}/invocations"
-    if "/v2/models/" not in url:
+    parts = _parts(url)  # a query, such as ?api-version=2, stays behind the path
+    path = parts.path.rstrip("/")
+    if protocol == "v2" and "/v2/models/" not in path:
         if model_name is None:
             raise OptionError(f"{url} names no model. Give model_name=, or an address …/v2/models/NAME.")
-        url = f"{url.removesuffix('/v2')}/v2/models/{model_name}"
-    return url if url.endswith("/infer") else f"{url}/infer"
+        path = f"{path.removesuffix('/v2')}/v2/models/{model_name}"
+    end = "/invocations" if protocol == "mlflow" else "/infer"
+    return urlunsplit(parts._replace(path=path if path.endswith(end) else path + end))
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url + "")
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"url={url!r} is no address ({error}). Give one, such as http://HOST/v2/models/NAME."
+        ) from error
+
+
+def _are_dicts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, dict) for value in values)
+
+
+def _metadata(answer: httpx.Response) -> dict[str, Any]:
+    """What a model declares of its inputs and outputs; nothing where the service has no word of it, or a broken one."""
+    found: Any = {}
+    with suppress(ValueError):
+        found = answer.json() if answer.status_code == 200 else {}
+    known: dict[str, Any] = {"inputs": [], "outputs": []}
+    for part in known:
+        tensors: Any = found.get(part) if isinstance(found, dict) else None
+        if _are_dicts(tensors) and all("name" in tensor for tensor in tensors):
+            known[part] = tensors
+    return known
 
 
 def _wait(retry_after: str | None, attempt: int) -> float:
@@ -370,17 +433,6 @@ def _numbers(frame: pd.DataFrame) -> NDArray[Any]:
         return frame.to_numpy(dtype=np.float64, na_value=np.nan)
     dtypes = [getattr(dtype, "numpy_dtype", dtype) for dtype in frame.dtypes]
     return frame.to_numpy(dtype=np.result_type(*dtypes))
-
-
-def _tensor(name: str, numbers: NDArray[Any], datatype: str | None) -> dict[str, Any]:
-    if datatype in DATATYPES:
-        numbers = numbers.astype(DATATYPES[datatype])
-    return {
-        "name": name,
-        "shape": list(numbers.shape),
-        "datatype": NAMES[numbers.dtype],
-        "data": _without_nan(numbers.ravel().tolist()),
-    }
 
 
 def _mlflow_request(table: Any) -> dict[str, Any]:

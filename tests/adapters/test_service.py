@@ -272,6 +272,17 @@ def test_probability_of_the_second_class_alone():
         (V2, v2_answer("INT64", [0, 1, 0]), "INT64 in output 'p'"),
         (V2, v2_answer("BYTES", ["a", "b", "a"]), "BYTES in output 'p'"),
         (V2, v2_answer("FP64", [0.5]), "not answer with probabilities"),
+        (V2, {"outputs": ["p"]}, "without outputs"),
+        (V2, {"outputs": {"p": [0.5, 0.5, 0.5]}}, "without outputs"),
+        (V2, {"outputs": [{"name": "p", "data": [0.5] * 3}]}, "None in output 'p'"),
+        (V2, {"outputs": [{"name": "p", "datatype": "FP64", "parameters": {}}]}, "not answer with probabilities"),
+        (
+            V2,
+            {"outputs": [{"name": "p", "datatype": "FP64", "shape": [2, 3], "data": [0.25] * 3 + [0.75] * 3}]},
+            r"answered 3 rows with shape \[2, 3\]",
+        ),
+        (MLFLOW, {"predictions": [{"p": 0.5}, [0.5], [0.5]]}, "not answer with probabilities"),
+        (MLFLOW, {"predictions": [10**400] * 3}, "not answer with probabilities"),
     ],
 )
 def test_answers_that_are_no_probabilities(url, answer, message):
@@ -290,7 +301,52 @@ def test_what_cannot_be_sent(server):
         server.model().predict_proba(np.array([[np.inf, 0.0]]))
     with pytest.raises(OracleError, match=r"cannot be asked with \(1, 2\) in column 'b'"):
         server.model().predict_proba(pd.DataFrame({"a": ["x"], "b": [(1, 2)]}))
+    with pytest.raises(OracleError, match=r"cannot be asked with this table \(.*Timestamp"):
+        server.model(MLFLOW).predict_proba(pd.DataFrame({"a": [pd.Timestamp("2020-01-01")]}))
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("datatype", "row", "value"),
+    [("INT64", [1.0, 0.7], r"0\.7"), ("UINT8", [256.0, 1.0], r"256\.0"), ("BOOL", [0, 2], "2")],
+)
+def test_a_declared_type_that_cannot_hold_a_number(datatype, row, value):
+    server = Server(metadata={"inputs": [{"name": "x", "datatype": datatype}]})
+    with pytest.raises(OracleError, match=rf"declares {datatype} for input 'x', which cannot hold {value}\."):
+        server.model().predict_proba(np.array([row]))
+    assert server.asked == []
+
+
+def test_a_missing_value_is_null_in_a_type_of_integers():
+    server = Server(metadata={"inputs": [{"name": "x", "datatype": "INT64"}]})
+    server.model().predict_proba(np.array([[1.0, np.nan]]))
+    assert server.asked[0][1]["inputs"][0]["data"] == [1, None]
+
+
+def test_fewer_declared_inputs_than_columns():
+    metadata = {"inputs": [{"name": "a", "datatype": "FP64"}, {"name": "b", "datatype": "FP64"}]}
+    with pytest.raises(OracleError, match="declares 2 inputs, and the table has 3 columns"):
+        Server(metadata=metadata).model().predict_proba(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("metadata", [[1], "x", {"inputs": ["a"], "outputs": [{"datatype": "FP64"}]}])
+def test_metadata_that_say_nothing(metadata):
+    server = Server(metadata=metadata)
+    assert server.model().predict_proba(NUMBERS).shape == (3, 2)
+    assert server.asked[0][1]["inputs"][0]["name"] == "input-0"
+
+
+def test_metadata_that_are_no_json():
+    def answer(request):
+        return httpx.Response(200, text="<html>") if request.method == "GET" else Server()(request)
+
+    assert RemoteModel(V2, transport=httpx.MockTransport(answer)).predict_proba(NUMBERS).shape == (3, 2)
+
+
+def test_mlflow_records_are_read_by_name():
+    records = [{"bad": 0.1, "good": 0.9}, {"good": 0.2, "bad": 0.8}, {"bad": 0.3, "good": 0.7}]
+    server = Server(answer={"predictions": records})
+    np.testing.assert_array_equal(server.model(MLFLOW).predict_proba(NUMBERS)[:, 1], [0.9, 0.2, 0.7])
 
 
 # Addresses and options
@@ -306,6 +362,9 @@ def test_what_cannot_be_sent(server):
         ("http://host/v2/", {"model_name": "m"}, "http://host/v2/models/m/infer"),
         ("http://host/invocations", {}, "http://host/invocations"),
         ("http://host/", {"protocol": "mlflow"}, "http://host/invocations"),
+        ("http://host/v2/models/m?version=2", {}, "http://host/v2/models/m/infer?version=2"),
+        ("http://host/v2/models/m/infer?version=2", {}, "http://host/v2/models/m/infer?version=2"),
+        ("http://host/invocations?version=2", {}, "http://host/invocations?version=2"),
     ],
 )
 def test_addresses(url, options, endpoint):
@@ -322,6 +381,11 @@ def test_addresses(url, options, endpoint):
         (V2, {"batch_size": 1.5}, r"batch_size=1\.5"),
         (V2, {"retries": -1}, "retries=-1"),
         (V2, {"timeout": 0}, "timeout=0"),
+        (V2, {"batch_size": "many"}, "batch_size=many"),
+        (V2, {"retries": float("nan")}, "retries=nan"),
+        (V2, {"timeout": None}, "timeout=None"),
+        (None, {}, "url=None is no address"),
+        ("http://[host/invocations", {}, "is no address.*IPv6"),
     ],
 )
 def test_impossible_options(url, options, message):
