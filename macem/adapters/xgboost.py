@@ -219,11 +219,13 @@ def _refuse_other_tasks(model: Any, learner: dict[str, Any]) -> None:
     objective = learner["objective"]["name"]
     if objective == "binary:logitraw":
         _refuse(model, "answers with raw scores (binary:logitraw), not probabilities", "Train it with binary:logistic.")
-    if objective not in LINKS or (objective == "reg:logistic" and isinstance(model, xgboost.Booster)):
+    # a regression of shares, unless a classifier says that its labels are classes
+    known = set(LINKS) - {"reg:logistic"} if isinstance(model, xgboost.Booster) else set(LINKS)
+    if objective not in known:
         _refuse(
             model,
             f"has the objective {objective!r}, which gives no class probabilities",
-            f"Train it with one of {', '.join(sorted(LINKS))}; for an objective of your own give a function from a "
+            f"Train it with one of {', '.join(sorted(known))}; for an objective of your own give a function from a "
             "table to probabilities.",
         )
     n_targets = int(learner["learner_model_param"].get("num_target", 1))
