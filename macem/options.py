@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from macem.errors import OptionError
@@ -75,27 +77,26 @@ class SearchOptions:
         for name in ("loss_weights", "smoothing"):
             value: Any = getattr(self, name)
             try:
-                numbers = tuple(float(number) for number in value)
-            except TypeError:
-                numbers = (float(value),)
-            except ValueError:
+                numbers = (float(value),) if isinstance(value, Real) else tuple(float(number) for number in value)
+            except (TypeError, ValueError):
                 raise OptionError(
                     f"{name}={value!r} holds something that is not a number; give a tuple of numbers."
                 ) from None
             object.__setattr__(self, name, numbers)
         for name, least in (("n_steps", 0), ("n_directions", 1), ("beam_width", BEAM_STEP)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
                 raise OptionError(f"{name}={value!r} is not a whole number of at least {least}; give one.")
+            object.__setattr__(self, name, int(value))  # NumPy's own would not pass into the JSON of a provenance
         if self.beam_width % BEAM_STEP:
             lower = self.beam_width - self.beam_width % BEAM_STEP
             raise OptionError(
                 f"beam_width={self.beam_width} is not a multiple of {BEAM_STEP}; give {lower} or {lower + BEAM_STEP}."
             )
         for name in ("l1_weight", "margin", "density_weight", "change_cost", "step_size"):
-            self._refuse_unless_number(name, getattr(self, name))
+            self._check_number(name)
         if self.category_cost is not None:
-            self._refuse_unless_number("category_cost", self.category_cost)
+            self._check_number("category_cost")
         if not self.loss_weights or any(not number > 0.0 or math.isinf(number) for number in self.loss_weights):
             raise OptionError(f"loss_weights={self.loss_weights!r} needs at least one positive number (c); give some.")
         if any(not number > 0.0 or math.isinf(number) for number in self.smoothing):
@@ -111,10 +112,15 @@ class SearchOptions:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} is not a bool; use True or False.")
 
-    @staticmethod
-    def _refuse_unless_number(name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value < math.inf:
+    def _check_number(self, name: str) -> None:
+        value: Any = getattr(self, name)
+        number = math.nan
+        if isinstance(value, Real) and not isinstance(value, bool):
+            with suppress(OverflowError):
+                number = float(value)
+        if not 0.0 <= number < math.inf:
             raise OptionError(f"{name}={value!r} is not a finite number of at least 0; give one.")
+        object.__setattr__(self, name, number)
 
     def as_dict(self) -> dict[str, Any]:
         """The options by name, as the provenance of results records them."""
