@@ -271,10 +271,18 @@ def _add_option(group: Any, field: dataclasses.Field[Any]) -> None:
     if isinstance(default, bool):
         group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=shown)
     elif isinstance(default, tuple):
-        group.add_argument(name, type=lambda text: tuple(map(float, text.split(","))), metavar="A,B,…", help=shown)
+        group.add_argument(name, type=_numbers, metavar="A,B,…", help=shown)
     else:
         kind = float if default is None else type(default)
         group.add_argument(name, type=kind, metavar=kind.__name__.upper(), help=shown)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    """Numbers with commas between them."""
+    try:
+        return tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not numbers with commas between them") from None
 
 
 def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -417,6 +425,9 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
 
     output = Path(settings["output"])
     files.format_of(output)
+    _refuse_overwriting(settings)
+    if settings.get("report"):
+        Path(settings["report"]).parent.mkdir(parents=True, exist_ok=True)  # as for the output, and before the work
     model = _model(settings)
     background = files.read_table(settings["background"], settings.get("dtypes"))
     background = _columns_of(model, background, settings)
@@ -473,6 +484,16 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
         print(f"macem: {_rows(outcome.n_errors)} could not be explained; see {outcome.errors}", file=sys.stderr)
         return SOME_ROWS_FAILED
     return DONE
+
+
+def _refuse_overwriting(files: Mapping[str, Any]) -> None:
+    """Refuse two files of a run that are one, of which one would be written over the other."""
+    written = [name for name in ("output", "report") if files.get(name)]
+    read = [name for name in ("model", "rows", "background", "config", "results") if files.get(name)]
+    for name in written:
+        for other in [*read, *written[: written.index(name)]]:
+            if Path(files[name]).resolve() == Path(files[other]).resolve():
+                raise OptionError(f"--{name} {files[name]} is the file of the {other}, too; name another.")
 
 
 def _rows(n: int) -> str:
@@ -628,6 +649,7 @@ def _progress_bar(total: int, quiet: bool) -> Any:
 
 def _report(chosen: argparse.Namespace) -> int:
     words = {name: dict(_pair(name, text) for text in getattr(chosen, name) or []) for name in WORDS}
+    _refuse_overwriting({"output": chosen.output, "results": chosen.results})
     _write_report(Path(chosen.results), Path(chosen.output), title=chosen.title, limit=chosen.limit, words=words)
     print(f"report: {chosen.output}", file=sys.stderr)
     return DONE

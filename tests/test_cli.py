@@ -433,6 +433,40 @@ def test_an_output_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFi
     assert "Not a directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "train.csv"], "--output train.csv is the file of the background, too"),
+        (["--output", "./rows.csv"], "--output ./rows.csv is the file of the rows, too"),
+        (["--report", "out.csv"], "--report out.csv is the file of the output, too"),
+        (["--report", "model.joblib"], "--report model.joblib is the file of the model, too"),
+    ],
+)
+def test_no_file_is_written_over_one_that_is_read(
+    folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert explain(*options) == cli.REFUSED
+    assert message in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_report_is_not_written_over_its_results(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "rows.csv", "--output", "rows.csv"]) == cli.REFUSED
+    assert "the file of the results" in capsys.readouterr().err
+
+
+def test_the_folder_of_a_report_is_made(folder: Path) -> None:
+    assert explain("--report", "new/report.html", "--quiet") == cli.DONE
+    assert (folder / "new" / "report.html").is_file()
+
+
+def test_numbers_with_commas(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        explain("--loss-weights", "1,x")
+    assert "'1,x' is not numbers with commas between them" in capsys.readouterr().err
+
+
 def test_a_result_is_read_as_far_as_wanted(folder: Path) -> None:
     for output in ("out.csv", "out.parquet", "out.jsonl"):
         assert explain("--quiet", "--chunk-rows", "2", output=output) == cli.DONE
