@@ -150,8 +150,11 @@ class RowFile:
         self.dtypes = dict(background.dtypes)
         self.id_column = id_column
         found = next(_raw_chunks(self.path, 1), Chunk(pd.DataFrame())).frame
-        wanted = [*self.dtypes, *([id_column] if id_column else [])]
-        missing = [name for name in wanted if name not in found]
+        if id_column is not None and id_column not in found:
+            raise DataError(
+                f"{path} has no column {id_column!r} to name the rows by (it has {list(found.columns)}); name another."
+            )
+        missing = [name for name in self.dtypes if name not in found]
         if missing:
             raise DataError(
                 f"{path} has no column {missing[0]!r}, which the background has (it has {list(found.columns)}); "
@@ -197,7 +200,7 @@ class RowFile:
         for raw in _raw_chunks(self.path, size):
             frame, refused = raw.frame, list(raw.refused)
             if self.id_column is not None:
-                frame = frame.set_index(self.id_column)
+                frame = frame.set_index(self.id_column, drop=self.id_column not in self.dtypes)
                 refused = [(f"row {label}", reason) for label, reason in refused]
             bad: dict[int, str] = {}
             columns = {}
@@ -229,7 +232,8 @@ def _raw_chunks(path: Path, size: int) -> Iterator[Chunk]:
     try:
         yield from reader(path, size)
     except _pyarrow().ArrowInvalid as error:
-        raise DataError(f"{path} cannot be read ({error}); check that its suffix tells its format.") from error
+        remedy = "save it as UTF-8" if "invalid UTF8" in str(error) else "check that its suffix tells its format"
+        raise DataError(f"{path} cannot be read ({error}); {remedy}.") from error
 
 
 def _csv_chunks(path: Path, size: int) -> Iterator[Chunk]:

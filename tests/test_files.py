@@ -137,6 +137,23 @@ def test_an_id_column_names_the_rows(tmp_path: Path) -> None:
     path.write_text("id,n\n007,1\nx,2\n")
     (chunk,) = files.RowFile(path, pd.DataFrame({"n": [1]}), "id").chunks(5)
     assert list(chunk.frame.index) == ["007", "x"]
+    with pytest.raises(DataError, match=r"no column 'key' to name the rows by .*name another"):
+        files.RowFile(path, pd.DataFrame({"n": [1]}), "key")
+
+
+def test_a_column_of_the_model_may_name_the_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,n\n7,1\n9,2\n")
+    (chunk,) = files.RowFile(path, pd.DataFrame({"id": [1], "n": [1]}), "id").chunks(5)
+    assert list(chunk.frame.index) == ["7", "9"]
+    assert chunk.frame["id"].tolist() == [7, 9]
+
+
+def test_another_encoding_than_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("n,town\n1,Orléans\n".encode("latin-1"))
+    with pytest.raises(DataError, match="save it as UTF-8"):
+        files.read_table(path)
 
 
 def test_a_column_with_the_name_of_a_result() -> None:
