@@ -40,6 +40,7 @@ __all__ = ["Explainer", "warm_up"]
 KINDS = (problem.POSITIVE, problem.NEGATIVE)
 ROWS_AT_ONCE = 128
 COMPARED_ROWS = 200  # background rows on which table and model are compared
+MOST_QUERIES = 1 << 62  # what the kernel counts up to
 SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
 CHANGED = 1e-5  # a gap between table and model that no order of summation explains
 
@@ -524,6 +525,7 @@ class Explainer:
                     changes = {
                         _plain(names[at]): (_plain(before[at]), _plain(after[at]))
                         for at in np.flatnonzero(differs).tolist()
+                        if before[at] != after[at]  # as they are shown: a float32 holds fewer digits than a number
                     }
                 contrasts[kind] = Contrast(
                     kind=kind,
@@ -605,7 +607,7 @@ class Explainer:
         return sensitivity
 
     def _checked_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        kinds = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
+        kinds = tuple(map(_plain, kinds)) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds or len(set(kinds)) != len(kinds):
             raise OptionError(f'kinds={kinds!r} is not possible; give "positive", "negative" or both.')
@@ -614,7 +616,8 @@ class Explainer:
     def _checked_target(self, target: Any) -> int | None:
         if target is None:
             return None
-        at = np.flatnonzero(self.classes == target) if np.ndim(target) == 0 else np.empty(0, np.int64)
+        comparable = np.ndim(target) == 0 and target is not pd.NA  # whose comparison is neither true nor false
+        at = np.flatnonzero(self.classes == target) if comparable else np.empty(0, np.int64)
         if at.size != 1:
             raise OptionError(
                 f"target={target!r} is not a class of the model; its classes are {self.classes.tolist()}."
@@ -824,7 +827,7 @@ def _checked_count(name: str, value: Any) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise OptionError(f"{name}={value!r} is not a whole number of at least 1; give one, or None for no limit.")
-    return int(value)
+    return min(int(value), MOST_QUERIES)
 
 
 def _checked_jobs(value: Any) -> Any:

@@ -498,6 +498,7 @@ def test_wrong_options_are_refused(
     ("call", "error", "message"),
     [
         ({"target": "worse"}, OptionError, "its classes are"),
+        ({"target": pd.NA}, OptionError, "its classes are"),
         ({"kinds": ("negativ",)}, OptionError, "negative"),
         ({"kinds": ()}, OptionError, "kinds"),
         ({"seed": -1}, OptionError, "seed"),
@@ -561,3 +562,12 @@ def test_a_background_of_another_byte_order_or_width(dtype: Any) -> None:
     X = np.random.default_rng(0).standard_normal((60, 2))
     model = step(0.0)
     assert_same(Explainer(model, X.astype(dtype)).explain(X[:2]), Explainer(model, X).explain(X[:2]))
+
+
+def test_more_queries_than_can_be_counted_are_no_limit() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    tree = RandomForestClassifier(3, random_state=0).fit(X, X[:, 0] > 0.0)
+    for model in (tree, lambda X: tree.predict_proba(X)):
+        explainer = Explainer(model, X)
+        many, free = explainer.explain(X[:2], max_queries=10**30), explainer.explain(X[:2])
+        pd.testing.assert_frame_equal(many.to_frame(), free.to_frame())
