@@ -14,11 +14,13 @@ from macem.errors import DataError
 from macem.kernel import F8, I8
 
 __all__ = [
+    "as_written",
     "cast",
     "categorized",
     "decimals_of",
     "factorized",
     "floats",
+    "inward",
     "is_category",
     "is_narrow",
     "levels_of",
@@ -91,6 +93,21 @@ def refuse_infinite(column: Column, values: F8) -> None:
 def is_narrow(dtype: Any) -> bool:
     """Whether a dtype holds fewer digits than a float64."""
     return _float_dtype(dtype) != np.float64
+
+
+def inward(ends: F8, dtype: Any) -> F8:
+    """Low and high ends, shape (…, 2), as the first and the last number between them that a dtype holds."""
+    own, toward = _float_dtype(dtype), np.array([1.0, -1.0])
+    with np.errstate(over="ignore"):
+        nearest = ends.astype(own)
+        beyond = toward * nearest < toward * ends
+        inside = np.where(beyond, np.nextafter(nearest, (toward * np.inf).astype(own)), nearest)
+    return inside.astype(np.float64)
+
+
+def as_written(number: float, dtype: Any) -> float:
+    """A number as a column of the dtype holds it."""
+    return float(_float_dtype(dtype).type(number))
 
 
 def on_grid(values: F8, decimals: int) -> F8:

@@ -338,6 +338,12 @@ class Features:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
+    def narrow(self) -> list[tuple[int, Any]]:
+        """Position and dtype of the continuous columns that hold fewer digits than a float64."""
+        numeric = [at for at, levels in enumerate(self.levels) if levels is None and self.decimals[at] < 0]
+        return [(at, self.dtypes[at]) for at in numeric if columns.is_narrow(self.dtypes[at])]
+
+    @cached_property
     def _columns(self) -> pd.Index[Any]:
         index: pd.Index[Any] = pd.Index(self.names)
         return index
@@ -540,12 +546,17 @@ def _numbers_summary(column: Column, special_codes: F8, *, base: Any, limits: An
 
     given = None if base is None or callable(base) else _number(base, f"base[{name!r}]")
     decimals = columns.decimals_of(values if given is None else np.append(values, given), column.dtype)
+    if given is not None and decimals < 0:
+        given = columns.as_written(given, column.dtype)
     if given is not None and decimals == 0 and given != np.floor(given):
         raise OptionError(f"base[{name!r}] is {given!r}, but the column holds integers: give a whole number")
-    low, high = _range(name, limits, float(values.min()), float(values.max()), decimals)
+    low, high = _range(name, limits, float(values.min()), float(values.max()), decimals, column.dtype)
     if given is None:
         middle = float(np.median(values)) if base is None else _number(base(values), f"the base rule for {name!r}")
-        given = min(max(float(columns.on_grid(np.array(middle), decimals)), low), high)
+        given = float(columns.on_grid(np.array(middle), decimals))
+        if decimals < 0:  # the median of an even number of float32 is none
+            given = columns.as_written(given, column.dtype)
+        given = min(max(given, low), high)
     elif not low <= given <= high:
         raise OptionError(
             f"base[{name!r}] is {given!r}, outside its range {low!r} to {high!r}: "
@@ -565,8 +576,8 @@ def _numbers_summary(column: Column, special_codes: F8, *, base: Any, limits: An
     return _Summary(kind, decimals, given, scale, std or 1.0, low, high)
 
 
-def _range(name: Any, limits: Any, low: float, high: float, decimals: int) -> tuple[float, float]:
-    """The allowed range, given or of the data, from the first to the last value of the data's grid."""
+def _range(name: Any, limits: Any, low: float, high: float, decimals: int, dtype: Any) -> tuple[float, float]:
+    """The allowed range, given or of the data, from the first to the last value of the data's grid or dtype."""
     if not isinstance(limits, Sequence | np.ndarray) or isinstance(limits, str) or len(limits) != 2:
         raise OptionError(f"ranges[{name!r}] is {limits!r}: give a pair (low, high)")
     low = low if limits[0] is None else _number(limits[0], f"ranges[{name!r}]")
@@ -576,10 +587,12 @@ def _range(name: Any, limits: Any, low: float, high: float, decimals: int) -> tu
     ends = np.array([low, high])
     inner = columns.on_grid(ends, decimals)
     inner = columns.on_grid(inner + np.array([inner[0] < low, -float(inner[1] > high)]) * 10.0**-decimals, decimals)
+    if decimals < 0:
+        inner = columns.inward(ends, dtype)
     if inner[0] > inner[1]:
+        what = f"{dtype}" if decimals < 0 else f"value with {decimals} decimals"
         raise OptionError(
-            f"ranges[{name!r}] is {limits!r}, which holds no value with {decimals} decimals, as the column's are: "
-            "give a wider range"
+            f"ranges[{name!r}] is {limits!r}, which holds no {what}, as the column's are: give a wider range"
         )
     return float(inner[0]), float(inner[1])
 

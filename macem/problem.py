@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from macem import kernel
+from macem import columns, kernel
 from macem.features import Features
 from macem.kernel import F8, I8, Plan, Problems, Weights
 from macem.options import SearchOptions
@@ -154,6 +154,10 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
     np.maximum(low, lowest[..., None], out=low)
     np.minimum(high, highest[..., None], out=high)
     bound = _snapped(plan, own, bound, positive, ruled=away)
+    for feature, dtype in features.narrow:  # its cells are rounded, and must not be so over an end
+        ends = bound[:, feature]
+        kept = (ends == own[:, feature, None, None]) | np.isinf(ends)
+        bound[:, feature] = np.where(kept, ends, columns.inward(ends, dtype))
 
     # a row outside the range keeps its own value reachable
     low, high = bound[..., 0], bound[..., 1]

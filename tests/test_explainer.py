@@ -571,3 +571,18 @@ def test_more_queries_than_can_be_counted_are_no_limit() -> None:
         explainer = Explainer(model, X)
         many, free = explainer.explain(X[:2], max_queries=10**30), explainer.explain(X[:2])
         pd.testing.assert_frame_equal(many.to_frame(), free.to_frame())
+
+
+@pytest.mark.parametrize("refine", [True, False])
+def test_the_values_of_a_float32_column_obey_the_rules_as_shown(refine: bool) -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 3)).astype("float32"), columns=list("abc"))
+    model = DecisionTreeClassifier(max_depth=4, random_state=0).fit(X, X["a"] + X["b"] > 0.0)
+    explainer = Explainer(model, X, options=SearchOptions(refine=refine))
+    for explanation in explainer.explain(X.head(40)):
+        own, base = explanation.original.astype(float), explanation.base.astype(float)
+        for contrast in explanation.contrasts:
+            assert all(start != end for start, end in contrast.changes.values())
+            if contrast.values is None:
+                continue
+            distance = (contrast.values.astype(float) - base).abs() - (own - base).abs()
+            assert (distance <= 0.0).all() if contrast.kind == "positive" else (distance >= 0.0).all()

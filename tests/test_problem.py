@@ -27,6 +27,22 @@ def posed(features: Features, numbers: Any, *, away: bool = True, kinds: tuple[s
     return plan, problems
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_ends_of_intervals_are_numbers_of_a_narrow_column(dtype: str) -> None:
+    X = pd.DataFrame({"x": np.random.default_rng(0).normal(size=50).astype(dtype)})
+    features = Features.fit(X, ranges={"x": (-0.7001, 0.7001)})
+    numbers = features.numbers(X)
+    _, problems = posed(features, numbers)
+    ends = problems.bound[np.isfinite(problems.bound)]
+    assert_array_equal(ends.astype(dtype).astype(np.float64), ends)
+    base = features.base[0]
+    assert float(np.dtype(dtype).type(base)) == base
+    low, high = problems.bound[1::2, 0, :, 0], problems.bound[1::2, 0, :, 1]
+    near = np.where(low > base, low, high)[low <= high]
+    farther = np.abs(near - base) >= np.repeat(np.abs(numbers - base), 2, axis=1)[low <= high]
+    assert farther.all()
+
+
 decimals_and_cells = st.integers(0, 3).flatmap(
     lambda decimals: st.tuples(
         st.just(decimals),
