@@ -97,14 +97,19 @@ def records(kind: np.dtype[Any], shape: int | tuple[int, ...], /, **fields: Any)
 # ---------------------------------------------------------------------------------------------------------------------
 # A value is compared as an unsigned *key* that orders like the number, so that float32 and float64 libraries, category
 # codes and missing values share one node format. Narrow nodes are one word (key 32 | category 1 | missing-left 1 |
-# feature 13 | left child 17), wide nodes two (key 64; flags | feature | left child).
+# feature 14 | left 16), wide nodes two (key 64; flags 4 | feature 28 | left 32). Left is the step from a node to its
+# left child, with the right one beside it, and zero at a leaf; as the lowest 16 bits it is one instruction to read. A
+# narrow key is the upper half of a word whose lower half is zero, so that it is above a node's word just where it is
+# above the node's key.
 
 MISSING = np.uint64(0xFFFFFFFFFFFFFFFF)  # key of a missing value
 BEYOND = np.uint64(0xFFFFFFFFFFFFFFFE)  # above every split, and no key
-NO_CODE = np.uint64(0xFFFFFFFE)  # key of a category that is in no set; not above a leaf's split, which keeps its rows
+NO_CODE = np.uint64(0xFFFFFFFE00000000)  # key of a category that is in no set; not above a leaf's split
+UPPER_HALF = np.uint64(0xFFFFFFFF00000000)  # no key of a node that asks is above it, a leaf's is
+SIGN = np.uint64(0x8000000000000000)  # and the key of zero
 
-NARROW_FEATURES = 1 << 13
-NARROW_NODES = 1 << 17
+NARROW_FEATURES = 1 << 14
+NARROW_STEPS = 1 << 16
 
 FLAG_MISSING_LEFT = 1  # a missing value goes left
 FLAG_CATEGORY = 2  # the node asks for membership in a category set
@@ -114,8 +119,8 @@ CATEGORIES, ZERO_MISSING = 1, 2  # what makes a table special
 IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP = range(9)
 
 
-TREE = record(first=np.int64, output=np.int64, width=np.int64)
-"""First node of a tree, and the first raw output that it adds to, and how many; one more at the end."""
+TREE = record(first=np.int64, output=np.int64, width=np.int64, depth=np.int64)
+"""First node of a tree, the first raw output that it adds to and how many, its longest path; one more at the end."""
 
 MEMBER = record(
     first_tree=np.int64,
@@ -134,7 +139,7 @@ MEMBER = record(
 class TreeEnsemble(NamedTuple):
     """A weighted mean of members; each member is a sum of trees behind a link. Made by `macem.trees.pack`."""
 
-    nodes: U8  # packed nodes, siblings adjacent, leaves pointing at themselves
+    nodes: U8  # packed nodes, siblings adjacent
     values: F8  # (n_nodes, width) what a leaf adds to its tree's raw outputs
     tree: Records  # (n_trees + 1,) TREE
     member: Records  # (n_members + 1,) MEMBER
@@ -151,53 +156,49 @@ class TreeEnsemble(NamedTuple):
     depth: int  # splits on the longest path
 
 
+@inlined
+def key_of(table: TreeEnsemble, code: float, n_codes: int) -> np.uint64:
+    """The comparable key of a number, or of a category code below `n_codes`."""
+    if table.single == 1:
+        code = np.float64(np.float32(code))
+    if np.isnan(code) or code == table.missing_value:
+        return MISSING
+    if n_codes > 0:
+        return np.uint64(code) << np.uint64(32) if 0.0 <= code < n_codes else NO_CODE
+    code += 0.0  # -0.0 and 0.0 are one key
+    if table.wide == 1:
+        bits = np.float64(code).view(np.uint64)
+        return ~bits if bits & SIGN else bits | SIGN
+    bits = np.uint64(np.float32(code).view(np.uint32)) << np.uint64(32)
+    return bits ^ UPPER_HALF if bits & SIGN else bits | SIGN
+
+
 @inner
 def keys_from_codes(table: TreeEnsemble, codes: F8, keys: U8) -> None:
     """Turn an (n, d) matrix of numbers and category codes into comparable keys."""
     n_rows, n_features = codes.shape
     for row in range(n_rows):
         for feature in range(n_features):
-            number = codes[row, feature]
-            if table.single == 1:
-                number = np.float64(np.float32(number))
-            if np.isnan(number) or number == table.missing_value:
-                keys[row, feature] = MISSING
-            elif table.n_codes[feature] > 0:
-                if number < 0.0 or number >= table.n_codes[feature]:
-                    keys[row, feature] = NO_CODE
-                else:
-                    keys[row, feature] = np.uint64(number)
-            elif table.wide == 1:
-                bits = np.float64(number + 0.0).view(np.uint64)  # -0.0 and 0.0 are one key
-                if bits >> np.uint64(63):
-                    keys[row, feature] = ~bits
-                else:
-                    keys[row, feature] = bits | np.uint64(0x8000000000000000)
-            else:
-                bits = np.uint64(np.float32(number + 0.0).view(np.uint32))
-                if bits >> np.uint64(31):
-                    keys[row, feature] = bits ^ np.uint64(0xFFFFFFFF)
-                else:
-                    keys[row, feature] = bits | np.uint64(0x80000000)
+            keys[row, feature] = key_of(table, codes[row, feature], table.n_codes[feature])
 
 
 @inlined
 def node_at(table: TreeEnsemble, at: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Unpack a node: key to compare with, flags, feature, left child relative to the tree's first node."""
+    """Unpack a node: what keys are compared with, flags, feature, step to the left child."""
     if table.wide == 1:
-        meta = table.nodes[(at << np.uint64(1)) + np.uint64(1)]
+        rest = table.nodes[(at << np.uint64(1)) + np.uint64(1)]
         return (
             table.nodes[at << np.uint64(1)],
-            meta >> np.uint64(60),
-            (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF),
-            meta & np.uint64(0xFFFFFFFF),
+            rest >> np.uint64(60),
+            (rest >> np.uint64(32)) & np.uint64(0xFFFFFFF),
+            rest & np.uint64(0xFFFFFFFF),
         )
     word = table.nodes[at]
     return (
-        word >> np.uint64(32),
+        word,
         (word >> np.uint64(30)) & np.uint64(3),
-        (word >> np.uint64(17)) & np.uint64(0x1FFF),
-        word & np.uint64(0x1FFFF),
+        (word >> np.uint64(16)) & np.uint64(0x3FFF),
+        word & np.uint64(0xFFFF),
     )
 
 
@@ -207,13 +208,13 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
     one = np.uint64(1)
     if table.special == 0 and key != MISSING:
         return one if key > split else np.uint64(0)
-    zero_key = np.uint64(0x8000000000000000) if table.wide == 1 else np.uint64(0x80000000)
-    if key == MISSING or (flags & np.uint64(FLAG_ZERO_MISSING) and key == zero_key):
+    if key == MISSING or (flags & np.uint64(FLAG_ZERO_MISSING) and key == SIGN):
         return one ^ (flags & one)
     if flags & np.uint64(FLAG_CATEGORY):
         if key == NO_CODE:
             return one
-        return one ^ ((table.set_words[split + (key >> np.uint64(6))] >> (key & np.uint64(63))) & one)
+        code = key >> np.uint64(32)
+        return one ^ ((table.set_words[(split >> np.uint64(32)) + (code >> np.uint64(6))] >> (code & np.uint64(63))) & one)
     return one if key > split else np.uint64(0)
 
 
@@ -223,41 +224,66 @@ BRANCH_STRIDE = 3  # the same for branches, which are shorter
 STRIDE = 6  # levels at most between looks for the end; 4 to 8 measure alike
 
 
-@inner
-def walk_narrow(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
-    """Walk eight trees of narrow nodes with rows that have no missing value and ask for no category.
+@inlined
+def walk_clean(nodes: U8, wide: bool, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
+    """Walk eight trees with rows that have no missing value and ask for no category.
 
     The lanes are written out: in registers they take half the time of an array (9.6 ns against 20 a tree of depth 6).
     """
-    tree0, tree1, tree2, tree3 = first[0], first[1], first[2], first[3]
-    tree4, tree5, tree6, tree7 = first[4], first[5], first[6], first[7]
-    leaf = np.uint64(0xFFFFFFFF00000000)
-    stride = min(depth, STRIDE)
+    stride = min(depth, STRIDE)  # of a depth up to STRIDE, every row is at its end after one
     for number in range(n_rows):
         row = np.uint64(number)
-        at0, at1, at2, at3, at4, at5, at6, at7 = tree0, tree1, tree2, tree3, tree4, tree5, tree6, tree7
+        at0, at1, at2, at3, at4, at5, at6, at7 = first[0], first[1], first[2], first[3], first[4], first[5], first[6], first[7]
         while True:
             for _ in range(stride):
-                at0 = tree0 + narrow_step(nodes[at0], keys, row)
-                at1 = tree1 + narrow_step(nodes[at1], keys, row)
-                at2 = tree2 + narrow_step(nodes[at2], keys, row)
-                at3 = tree3 + narrow_step(nodes[at3], keys, row)
-                at4 = tree4 + narrow_step(nodes[at4], keys, row)
-                at5 = tree5 + narrow_step(nodes[at5], keys, row)
-                at6 = tree6 + narrow_step(nodes[at6], keys, row)
-                at7 = tree7 + narrow_step(nodes[at7], keys, row)
-            ends = nodes[at0] & nodes[at1] & nodes[at2] & nodes[at3] & nodes[at4] & nodes[at5] & nodes[at6] & nodes[at7]
-            if ends >= leaf:
+                at0 = child_of(nodes, wide, at0, keys, row)
+                at1 = child_of(nodes, wide, at1, keys, row)
+                at2 = child_of(nodes, wide, at2, keys, row)
+                at3 = child_of(nodes, wide, at3, keys, row)
+                at4 = child_of(nodes, wide, at4, keys, row)
+                at5 = child_of(nodes, wide, at5, keys, row)
+                at6 = child_of(nodes, wide, at6, keys, row)
+                at7 = child_of(nodes, wide, at7, keys, row)
+            if depth <= STRIDE:
                 break
-        leaves[0, row], leaves[1, row], leaves[2, row], leaves[3, row] = at0, at1, at2, at3
-        leaves[4, row], leaves[5, row], leaves[6, row], leaves[7, row] = at4, at5, at6, at7
+            ends = split_at(nodes, wide, at0) & split_at(nodes, wide, at1)
+            ends &= split_at(nodes, wide, at2) & split_at(nodes, wide, at3)
+            ends &= split_at(nodes, wide, at4) & split_at(nodes, wide, at5)
+            ends &= split_at(nodes, wide, at6) & split_at(nodes, wide, at7)
+            if ends >= UPPER_HALF:
+                break
+        leaves[row, 0], leaves[row, 1], leaves[row, 2], leaves[row, 3] = at0, at1, at2, at3
+        leaves[row, 4], leaves[row, 5], leaves[row, 6], leaves[row, 7] = at4, at5, at6, at7
 
 
 @inlined
-def narrow_step(word: np.uint64, keys: U8, row: np.uint64) -> np.uint64:
-    """The child of a narrow node, relative to its tree; a leaf's is itself."""
-    key = keys[row, (word >> np.uint64(17)) & np.uint64(0x1FFF)]
-    return (word & np.uint64(0x1FFFF)) + np.uint64(key > word >> np.uint64(32))
+def split_at(nodes: U8, wide: bool, at: np.uint64) -> np.uint64:
+    """What keys are compared with at a node."""
+    return nodes[at << np.uint64(1)] if wide else nodes[at]
+
+
+@inlined
+def child_of(nodes: U8, wide: bool, at: np.uint64, keys: U8, row: np.uint64) -> np.uint64:
+    """The node that a row without missing values goes to; a leaf's is itself."""
+    split = split_at(nodes, wide, at)
+    if wide:
+        rest = nodes[(at << np.uint64(1)) + np.uint64(1)]
+        key = keys[row, (rest >> np.uint64(32)) & np.uint64(0xFFFFFFF)]
+        return at + (rest & np.uint64(0xFFFFFFFF)) + np.uint64(key > split)
+    key = keys[row, (split >> np.uint64(16)) & np.uint64(0x3FFF)]
+    return at + (split & np.uint64(0xFFFF)) + np.uint64(key > split)
+
+
+@inner
+def walk_narrow(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
+    """`walk_clean` of narrow nodes."""
+    walk_clean(nodes, False, depth, first, keys, n_rows, leaves)
+
+
+@inner
+def walk_wide(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
+    """`walk_clean` of wide nodes."""
+    walk_clean(nodes, True, depth, first, keys, n_rows, leaves)
 
 
 @inner
@@ -266,26 +292,29 @@ def walk_any(table: TreeEnsemble, first: U8, keys: U8, n_rows: int, leaves: U8) 
     for number in range(n_rows):
         row = np.uint64(number)
         for lane in range(LANES):
-            leaves[lane, row] = first[lane]
+            leaves[row, lane] = first[lane]
         moved = True
         while moved:
             for _ in range(STRIDE):
                 moved = False
                 for number_of_lane in range(LANES):
                     lane = np.uint64(number_of_lane)
-                    here = leaves[lane, row]
+                    here = leaves[row, lane]
                     split, flags, feature, left = node_at(table, here)
-                    there = first[lane] + left + goes_right(table, split, flags, keys[row, feature])
-                    leaves[lane, row] = there
+                    there = here + left + goes_right(table, split, flags, keys[row, feature])
+                    leaves[row, lane] = there
                     moved |= there != here
 
 
 @inlined
-def group_of(trees: Records, tree: int, end: int, first: U8) -> int:
-    """First nodes of the eight trees from `tree` on, the last one repeated; returns how many are before `end`."""
+def group_of(trees: Records, tree: int, end: int, first: U8) -> tuple[int, int]:
+    """First nodes of the eight trees from `tree` on, the last one repeated; how many are before `end`, and how deep."""
+    depth = np.int64(0)
     for lane in range(LANES):
-        first[lane] = np.uint64(trees[min(tree + lane, end - 1)].first)
-    return min(LANES, end - tree)
+        one = trees[min(tree + lane, end - 1)]
+        first[lane] = np.uint64(one.first)
+        depth = max(depth, one.depth)
+    return min(LANES, end - tree), depth
 
 
 @compiled_allocating
@@ -294,11 +323,11 @@ def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
     n_rows, n_features = codes.shape
     keys = np.empty((BLOCK, n_features), np.uint64)
     first = np.empty(LANES, np.uint64)
-    leaves = np.empty((LANES, BLOCK), np.uint64)
+    leaves = np.empty((BLOCK, LANES), np.uint64)
     for start in range(0, n_rows, BLOCK):
         n_block = min(BLOCK, n_rows - start)
         keys_from_codes(table, codes[start : start + n_block], keys)
-        narrow = is_narrow(table, keys, n_block)
+        clean = is_clean(table, keys, n_block)
         for row in range(n_block):
             for output in range(table.start.size):
                 raw[start + row, output] = table.start[output]
@@ -309,11 +338,8 @@ def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
             single = part.single == 1
             shared = after.first_output - part.first_output == width  # all trees add to the same outputs
             for tree in range(part.first_tree, end, LANES):
-                n_trees = group_of(table.tree, tree, end, first)
-                if narrow:
-                    walk_narrow(table.nodes, table.depth, first, keys, n_block, leaves)
-                else:
-                    walk_any(table, first, keys, n_block, leaves)
+                n_trees, depth = group_of(table.tree, tree, end, first)
+                walk_eight(table, clean, depth, first, keys, n_block, leaves)
                 if shared and n_trees == LANES:
                     for column in range(width):
                         output = part.first_output + column
@@ -322,25 +348,36 @@ def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
                 for lane in range(n_trees):
                     output = table.tree[tree + lane].output
                     for column in range(width):
-                        add_leaves(table.values, column, leaves[lane], n_block, single, raw[start:], output + column)
+                        add_leaves(table.values, column, leaves, lane, n_block, single, raw[start:], output + column)
 
 
 @inner
-def is_narrow(table: TreeEnsemble, keys: U8, n_rows: int) -> bool:
-    """Whether `walk_narrow` may walk these rows."""
-    plain = table.wide == 0 and table.special == 0
+def walk_eight(table: TreeEnsemble, clean: bool, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
+    """Walk eight trees with some rows to their leaves."""
+    if not clean:
+        walk_any(table, first, keys, n_rows, leaves)
+    elif table.wide == 1:
+        walk_wide(table.nodes, depth, first, keys, n_rows, leaves)
+    else:
+        walk_narrow(table.nodes, depth, first, keys, n_rows, leaves)
+
+
+@inner
+def is_clean(table: TreeEnsemble, keys: U8, n_rows: int) -> bool:
+    """Whether `walk_clean` may walk these rows."""
+    clean = table.special == 0
     for row in range(n_rows):
         for feature in range(keys.shape[1]):
-            plain &= keys[row, feature] != MISSING
-    return plain
+            clean &= keys[row, feature] != MISSING
+    return clean
 
 
 @inlined
-def add_leaves(values: F8, column: int, leaves: U8, n_rows: int, single: bool, raw: F8, output: int) -> None:
+def add_leaves(values: F8, column: int, leaves: U8, lane: int, n_rows: int, single: bool, raw: F8, output: int) -> None:
     """Add one value of a leaf to each row's raw output; a float64 sum of two float32 rounded once is their sum."""
     for number in range(n_rows):
         row = np.uint64(number)
-        total = raw[row, np.uint64(output)] + values[leaves[row], np.uint64(column)]
+        total = raw[row, np.uint64(output)] + values[leaves[row, np.uint64(lane)], np.uint64(column)]
         raw[row, np.uint64(output)] = np.float64(np.float32(total)) if single else total
 
 
@@ -351,10 +388,10 @@ def add_group(values: F8, column: int, leaves: U8, n_rows: int, single: bool, ra
     place = np.uint64(column)
     for number in range(n_rows):
         row = np.uint64(number)
-        told0, told1 = values[leaves[0, row], place], values[leaves[1, row], place]
-        told2, told3 = values[leaves[2, row], place], values[leaves[3, row], place]
-        told4, told5 = values[leaves[4, row], place], values[leaves[5, row], place]
-        told6, told7 = values[leaves[6, row], place], values[leaves[7, row], place]
+        told0, told1 = values[leaves[row, 0], place], values[leaves[row, 1], place]
+        told2, told3 = values[leaves[row, 2], place], values[leaves[row, 3], place]
+        told4, told5 = values[leaves[row, 4], place], values[leaves[row, 5], place]
+        told6, told7 = values[leaves[row, 6], place], values[leaves[row, 7], place]
         raw[row, at] = sum_of_eight(raw[row, at], told0, told1, told2, told3, told4, told5, told6, told7, single)
 
 
@@ -997,7 +1034,7 @@ class Axes(NamedTuple):
 
 
 @inner
-def walk_box(table: TreeEnsemble, first: U8, smallest: U8, largest: U8, at: U8) -> None:
+def walk_box(table: TreeEnsemble, smallest: U8, largest: U8, at: U8) -> None:
     """Walk eight trees with a box of keys, each to its leaf or to the first node that may part the box."""
     moved = True
     while moved:
@@ -1011,7 +1048,7 @@ def walk_box(table: TreeEnsemble, first: U8, smallest: U8, largest: U8, at: U8) 
                 high = largest[feature]
                 right = goes_right(table, split, flags, low)
                 apart = (low != high) & ((high > split) & (low <= split) | (flags & np.uint64(FLAG_CATEGORY) != 0))
-                at[lane] = here if apart else first[lane] + left + right
+                at[lane] = here if apart else here + left + right
                 moved |= at[lane] != here
 
 
@@ -1050,7 +1087,7 @@ def add_box(table: TreeEnsemble, output: int, at: U8, n_rows: int, single: bool,
     """Add eight trees that say the same to all rows, in one pass; False, and nothing added, where they do not."""
     for lane in range(LANES):
         split, _, _, _ = node_at(table, at[lane])
-        if split != (MISSING if table.wide == 1 else MISSING >> np.uint64(32)):  # no leaf
+        if split < UPPER_HALF:  # no leaf
             return False
     for number in range(table.values.shape[1]):
         column = np.uint64(number)
@@ -1122,24 +1159,21 @@ def raw_scores_nearby(table: TreeEnsemble, n_rows: int, nearby: Nearby) -> None:
         shared = after.first_output - part.first_output == width
         end = after.first_tree
         for tree in range(part.first_tree, end, LANES):
-            n_trees = group_of(table.tree, tree, end, nearby.first)
+            n_trees, _ = group_of(table.tree, tree, end, nearby.first)
             for lane in range(LANES):
                 nearby.at[lane] = nearby.first[lane]
-            walk_box(table, nearby.first, nearby.smallest, nearby.largest, nearby.at)
+            walk_box(table, nearby.smallest, nearby.largest, nearby.at)
             together = shared and n_trees == LANES
             if not (together and add_box(table, part.first_output, nearby.at, n_rows, single, nearby.raw)):
                 for lane in range(n_trees):
                     output = table.tree[tree + lane].output
-                    walk_apart(
-                        table, nearby, nearby.first[lane], nearby.at[lane], everyone, n_rows, output, width, single
-                    )
+                    walk_apart(table, nearby, nearby.at[lane], everyone, n_rows, output, width, single)
 
 
 @inlined
 def walk_apart(
     table: TreeEnsemble,
     nearby: Nearby,
-    first: np.uint64,
     at: np.uint64,
     rows: np.uint64,
     n_rows: int,
@@ -1153,9 +1187,9 @@ def walk_apart(
     while True:
         while True:
             split, flags, feature, left = node_at(table, at)
-            child = first + left
-            if child == at:
+            if left == np.uint64(0):
                 break
+            child = at + left
             low = smallest[feature]
             high = largest[feature]
             if low == high:
@@ -1276,7 +1310,7 @@ class Scratch(NamedTuple):
     codes: F8  # (1, d)
     keys: U8  # (1, d)
     first: U8  # (8,) where the trees of a group begin
-    group: U8  # (8, 1) their leaves
+    group: U8  # (1, 8) their leaves
     leaf: U8  # (n_trees,) the leaf of the state
     raw: F8  # (1, n_outputs) of the state
     own: Records  # (1,) MOVE, what the table says of the state
@@ -1310,11 +1344,10 @@ def fill_level_words(table: TreeEnsemble, axes: Axes, plan: Plan) -> None:
             keys_from_codes(table, codes, keys)
             level_key[at] = keys[0, feature]
     for tree in range(table.tree.size - 1):
-        first = table.tree[tree].first
-        for node in range(first, table.tree[tree + 1].first):
+        for node in range(table.tree[tree].first, table.tree[tree + 1].first):
             split, flags, word, left = node_at(table, np.uint64(node))
             feature = np.int64(word)
-            if np.int64(left) == node - first:
+            if left == np.uint64(0):
                 continue
             n_levels = min(
                 64 * axes.feature[feature].n_words,
@@ -1425,7 +1458,7 @@ def answer_one(
         scratch.codes[0, feature] = code_of(plan, problems, axes.level_code, p, feature, numbers[feature])
     keys_from_codes(table, scratch.codes, scratch.keys)
     one = np.int64(1)
-    narrow = is_narrow(table, scratch.keys, one)
+    clean = is_clean(table, scratch.keys, one)
     for output in range(table.start.size):
         scratch.raw[0, output] = table.start[output]
     for member in range(table.member.size - 1):
@@ -1433,13 +1466,10 @@ def answer_one(
         end = table.member[member + 1].first_tree
         single = part.single == 1
         for tree in range(part.first_tree, end, LANES):
-            n_trees = group_of(table.tree, tree, end, scratch.first)
-            if narrow:
-                walk_narrow(table.nodes, table.depth, scratch.first, scratch.keys, one, scratch.group)
-            else:
-                walk_any(table, scratch.first, scratch.keys, one, scratch.group)
+            n_trees, depth = group_of(table.tree, tree, end, scratch.first)
+            walk_eight(table, clean, depth, scratch.first, scratch.keys, one, scratch.group)
             for lane in range(n_trees):
-                leaf = scratch.group[lane, 0]
+                leaf = scratch.group[0, lane]
                 scratch.leaf[tree + lane] = leaf
                 for column in range(part.width):
                     output = table.tree[tree + lane].output + column
@@ -1536,11 +1566,10 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
     n_branches = np.int64(0)
     for tree in range(table.tree.size - 1):
         own = scratch.leaf[tree]
-        first = np.uint64(table.tree[tree].first)
-        at = first
+        at = np.uint64(table.tree[tree].first)
         while at != own:
             split, flags, feature, left = node_at(table, at)
-            child = first + left
+            child = at + left
             right = goes_right(table, split, flags, scratch.keys[0, feature])
             here = at
             at = child + right
@@ -1615,16 +1644,14 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
                 here = scratch.at[lane]
                 split, flags, asked, left = node_at(table, here)
                 branch = scratch.lane[lane]
-                first = np.uint64(table.tree[branch.tree].first)
-                below = first + left + goes_right(table, split, flags, scratch.keys[0, asked])
+                below = here + left + goes_right(table, split, flags, scratch.keys[0, asked])
                 scratch.at[lane] = here if asked == branch.feature else below
         lane = np.int64(0)
         while lane < n_walked:
             branch = scratch.lane[lane]
             node = scratch.at[lane]
             split, flags, asked, left = node_at(table, node)
-            below = np.uint64(table.tree[branch.tree].first) + left
-            if below == node:
+            if left == np.uint64(0):
                 note_leaf(table, axes, plan, scratch, branch, node)
                 if n_branches > 0:
                     n_branches -= 1
@@ -1636,7 +1663,7 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
                     scratch.at[lane] = scratch.at[n_walked]
                     continue
             elif asked == branch.feature:
-                n_branches = part_branch(axes, scratch, lane, n_branches, axes.node_cut[node], below)
+                n_branches = part_branch(axes, scratch, lane, n_branches, axes.node_cut[node], node + left)
             lane += 1
 
 
@@ -2226,17 +2253,17 @@ def enumerate_leaves(
     depth = 0
     at = np.uint64(0)
     while True:
-        split, flags, word, child = node_at(table, at)
-        if child != at:
+        split, flags, word, left = node_at(table, at)
+        if left != np.uint64(0):
             feature = np.int64(word)
             path_node[depth] = at
             path_right[depth] = 0
             if not problems.cell[p, feature].movable:
                 right = goes_right(table, split, flags, keys[0, feature])
                 path_right[depth] = 2 + np.int64(right)
-                at = child + right
+                at += left + right
             else:
-                at = child
+                at += left
             depth += 1
             continue
         feasible = True
@@ -2265,7 +2292,8 @@ def enumerate_leaves(
         if depth == 0:
             return
         path_right[depth - 1] = 1
-        at = node_at(table, path_node[depth - 1])[3] + np.uint64(1)
+        parent = path_node[depth - 1]
+        at = parent + node_at(table, parent)[3] + np.uint64(1)
 
 
 @allocating

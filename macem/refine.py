@@ -150,7 +150,7 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         codes=np.zeros((1, d)),
         keys=np.zeros((1, d), np.uint64),
         first=np.zeros(kernel.LANES, np.uint64),
-        group=np.zeros((kernel.LANES, 1), np.uint64),
+        group=np.zeros((1, kernel.LANES), np.uint64),
         leaf=np.zeros(table.tree.size - 1, np.uint64),
         raw=np.zeros((1, n_outputs)),
         own=kernel.records(kernel.MOVE, 1),

@@ -153,18 +153,18 @@ def pack(
     """
     trees = [tree for member in members for tree in member.trees]
     n_codes = _count_codes(trees, n_features)
-    nodes, children, tree_first, depth = _breadth_first(trees)
+    nodes, left, tree_first, tree_depth = _breadth_first(trees)
     zero_missing = any(tree.zero_is_missing is not None for tree in trees)
     wide = (
         not single
         or n_features > kernel.NARROW_FEATURES
-        or int(np.diff(tree_first).max(initial=0)) > kernel.NARROW_NODES
+        or int(left.max(initial=0)) >= kernel.NARROW_STEPS
         or zero_missing
     )
     feature = _column(trees, "feature", nodes)
     is_leaf = feature < 0
     split = _sortable(_column(trees, "threshold", nodes), wide)
-    split[is_leaf] = np.uint64(0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
+    split[is_leaf] = kernel.MISSING if wide else kernel.UPPER_HALF
     flags = np.where(is_leaf | _column(trees, "missing_left", nodes), kernel.FLAG_MISSING_LEFT, 0)
     flags |= np.where(~is_leaf & _column(trees, "zero_is_missing", nodes), kernel.FLAG_ZERO_MISSING, 0)
     words = _category_sets(trees, nodes, n_codes, split, flags)
@@ -177,10 +177,15 @@ def pack(
     tree_output = [outputs[i] + tree.output for i, member in enumerate(members) for tree in member.trees]
     tree_width = [tree.value.shape[1] for tree in trees]
     return TreeEnsemble(
-        nodes=_packed(split, flags, np.where(is_leaf, 0, feature), children, wide=wide),
+        nodes=_packed(split, flags, np.where(is_leaf, 0, feature), left, wide=wide),
         values=values,
         tree=kernel.records(
-            kernel.TREE, len(trees) + 1, first=tree_first, output=[*tree_output, 0], width=[*tree_width, 0]
+            kernel.TREE,
+            len(trees) + 1,
+            first=tree_first,
+            output=[*tree_output, 0],
+            width=[*tree_width, 0],
+            depth=[*tree_depth, 0],
         ),
         member=kernel.records(
             kernel.MEMBER,
@@ -206,7 +211,7 @@ def pack(
         + kernel.ZERO_MISSING * any(tree.zero_is_missing is not None for tree in trees),
         total=float(sum(member.weight for member in members) if total is None else total),
         n_classes=n_classes,
-        depth=depth,
+        depth=int(tree_depth.max(initial=0)),
     )
 
 
@@ -219,11 +224,11 @@ def _count_codes(trees: Sequence[Tree], n_features: int) -> NDArray[np.int64]:
     return n_codes
 
 
-def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, int]:
+def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, I8]:
     """Order the reachable nodes of all trees at once so that siblings are adjacent.
 
-    Returns their places among the nodes of all trees, each one's left child's place within its new tree (its own at a
-    leaf), the first node of each tree, and the splits on the longest path.
+    Returns their places among the nodes of all trees, the step from each to its left child (0 at a leaf), the first
+    node of each tree, and the splits on its longest path.
     """
     sizes = np.array([tree.feature.size for tree in trees], dtype=np.int64)
     first = np.cumsum(sizes) - sizes
@@ -233,7 +238,9 @@ def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, int]:
     left, right = _column(trees, "left", everything) + shift, _column(trees, "right", everything) + shift
     level, owner = first, np.arange(len(trees))
     levels, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    depth = np.zeros(len(trees), np.int64)
     while level.size:
+        depth[owner] = len(levels) - 1
         levels.append(level)
         owners.append(owner)
         grows = inner[level]
@@ -245,9 +252,9 @@ def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, int]:
     tree_first = np.append(0, np.cumsum(np.bincount(owner, minlength=len(trees)))).astype(np.int64)
     grows = inner[nodes]
     before: I8 = np.cumsum(grows) - grows  # nodes with children before this one
-    children = 1 + 2 * (before - before[tree_first[owner]]) if nodes.size else before
-    depth = max(len(levels) - 2, 0)  # without the empty level that it starts with, and the roots
-    return nodes, np.where(grows, children, np.arange(nodes.size) - tree_first[owner]), tree_first, depth
+    root = tree_first[owner]
+    children = root + 1 + 2 * (before - before[root]) if nodes.size else before
+    return nodes, np.where(grows, children - np.arange(nodes.size), 0), tree_first, depth
 
 
 def _column(trees: Sequence[Tree], name: str, nodes: I8) -> NDArray[Any]:
@@ -282,33 +289,31 @@ def _category_sets(
                 known[key] = n_words
                 words.append(packed)
                 n_words += packed.size
-            split[at] = np.uint64(known[key])
+            split[at] = np.uint64(known[key] << 32)
             flags[at] |= kernel.FLAG_CATEGORY
     return np.concatenate(words)
 
 
-def _packed(split: NDArray[np.uint64], flags: I8, feature: I8, children: I8, *, wide: bool) -> NDArray[np.uint64]:
+def _packed(split: NDArray[np.uint64], flags: I8, feature: I8, left: I8, *, wide: bool) -> NDArray[np.uint64]:
     """Nodes as the words that `kernel.node_at` reads."""
-    flag, asked, child = flags.astype(np.uint64), feature.astype(np.uint64), children.astype(np.uint64)
+    flag, asked, step = flags.astype(np.uint64), feature.astype(np.uint64), left.astype(np.uint64)
     if not wide:
-        narrow: NDArray[np.uint64] = (
-            (split << np.uint64(32)) | (flag << np.uint64(30)) | (asked << np.uint64(17)) | child
-        )
+        narrow: NDArray[np.uint64] = split | (flag << np.uint64(30)) | (asked << np.uint64(16)) | step
         return narrow
     packed = np.empty(2 * split.size, np.uint64)
     packed[0::2] = split
-    packed[1::2] = (flag << np.uint64(60)) | (asked << np.uint64(32)) | child
+    packed[1::2] = (flag << np.uint64(60)) | (asked << np.uint64(32)) | step
     return packed
 
 
 def _sortable(numbers: NDArray[np.float64], wide: bool) -> NDArray[np.uint64]:
-    """Map numbers to unsigned keys of the same order, as `kernel.keys_from_codes` does."""
+    """Map numbers to unsigned keys of the same order, as `kernel.key_of` does."""
     numbers = numbers + 0.0
     if wide:
-        bits = numbers.view(np.uint64)
-        return np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
-    bits = numbers.astype(np.float32).view(np.uint32).astype(np.uint64)
-    return np.where(bits >> np.uint64(31), bits ^ np.uint64(0xFFFFFFFF), bits | np.uint64(1 << 31))
+        bits, held = numbers.view(np.uint64), kernel.MISSING
+    else:
+        bits, held = numbers.astype(np.float32).view(np.uint32).astype(np.uint64) << np.uint64(32), kernel.UPPER_HALF
+    return np.where(bits & kernel.SIGN, bits ^ held, bits | kernel.SIGN)
 
 
 def with_columns(oracle: Any, columns: ArrayLike, n_features: int) -> TreeEnsemble:
@@ -333,7 +338,7 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
     level_code : ndarray of float64, shape (n_levels,)
         What the table reads for each level of the plan.
     """
-    split, feature, is_leaf, _ = _unpack(table)
+    split, feature, is_leaf = _unpack(table)
     n_features = plan.feature.size - 1
     node_cut = np.zeros(split.size, np.int64)
     cuts: list[F8] = []
@@ -373,24 +378,21 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
     return axes
 
 
-def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], I8, NDArray[np.bool_], I8]:
-    """Key, feature, leafness and left child of every node."""
+def _unpack(table: TreeEnsemble) -> tuple[NDArray[np.uint64], I8, NDArray[np.bool_]]:
+    """Key, feature and leafness of every node."""
     if table.wide:
-        split, meta = table.nodes[0::2], table.nodes[1::2]
-        feature, left = (meta >> np.uint64(32)) & np.uint64(0xFFFFFFF), meta & np.uint64(0xFFFFFFFF)
+        split, rest = table.nodes[0::2], table.nodes[1::2]
+        feature, left = (rest >> np.uint64(32)) & np.uint64(0xFFFFFFF), rest & np.uint64(0xFFFFFFFF)
     else:
-        split = table.nodes >> np.uint64(32)
-        feature, left = (table.nodes >> np.uint64(17)) & np.uint64(0x1FFF), table.nodes & np.uint64(0x1FFFF)
-    tree = np.repeat(np.arange(table.tree.size - 1), np.diff(table.tree["first"]))
-    children = left.astype(np.int64) + table.tree["first"][tree]
-    return split, feature.astype(np.int64), children == np.arange(split.size), children
+        split = table.nodes & kernel.UPPER_HALF
+        feature, left = (table.nodes >> np.uint64(16)) & np.uint64(0x3FFF), table.nodes & np.uint64(0xFFFF)
+    return split, feature.astype(np.int64), left == 0
 
 
 def _numbers(keys: NDArray[np.uint64], wide: bool) -> F8:
     """The inverse of `_sortable`."""
+    negative = keys & kernel.SIGN == 0
     if wide:
-        negative = keys >> np.uint64(63) == 0
-        return np.where(negative, ~keys, keys & np.uint64((1 << 63) - 1)).view(np.float64)
-    small = keys.astype(np.uint32)
-    negative = small >> np.uint32(31) == 0
-    return np.where(negative, ~small, small & np.uint32((1 << 31) - 1)).view(np.float32).astype(np.float64)
+        return np.where(negative, ~keys, keys ^ kernel.SIGN).view(np.float64)
+    bits = np.where(negative, ~keys, keys ^ kernel.SIGN) >> np.uint64(32)
+    return bits.astype(np.uint32).view(np.float32).astype(np.float64)
