@@ -160,24 +160,25 @@ class TreeEnsemble(NamedTuple):
 @inlined
 def key_of(table: TreeEnsemble, code: float, n_codes: int) -> np.uint64:
     """The comparable key of a number, or of a category code below `n_codes`."""
-    if table.single == 1:
-        code = np.float64(np.float32(code))
-    if np.isnan(code) or code == table.missing_value:
-        return MISSING
-    if n_codes > 0:
-        return np.uint64(code) << np.uint64(32) if 0.0 <= code < n_codes else NO_CODE
-    return key_of_number(table, code)
+    key = key_of_number(table, code)
+    if n_codes == 0 or key == MISSING:
+        return key
+    return np.uint64(code) << np.uint64(32) if 0.0 <= code < n_codes else NO_CODE
 
 
 @inlined
 def key_of_number(table: TreeEnsemble, number: float) -> np.uint64:
-    """The comparable key of a number that is not missing."""
+    """The comparable key of a number; without a branch, so that a column of them is filled four at a time."""
+    if table.single == 1:
+        number = np.float64(np.float32(number))
+    missing = np.isnan(number) | (number == table.missing_value)
     number += 0.0  # -0.0 and 0.0 are one key
     if table.wide == 1:
-        bits = np.float64(number).view(np.uint64)
-        return ~bits if bits & SIGN else bits | SIGN
-    bits = np.uint64(np.float32(number).view(np.uint32)) << np.uint64(32)
-    return bits ^ UPPER_HALF if bits & SIGN else bits | SIGN
+        bits, kept = np.float64(number).view(np.uint64), MISSING
+    else:
+        bits, kept = np.uint64(np.float32(number).view(np.uint32)) << np.uint64(32), UPPER_HALF
+    key = bits ^ kept if bits & SIGN else bits | SIGN
+    return MISSING if missing else key
 
 
 @inner
@@ -1081,37 +1082,40 @@ def child_of_box(nodes: U8, wide: bool, at: np.uint64, box: U8) -> np.uint64:
     split, feature, left = clean_node_at(nodes, wide, at)
     low = np.uint64(box[feature, 0] > split)
     high = np.uint64(box[feature, 1] > split)
-    return at + ((left + low) & ((low ^ high) - np.uint64(1)))
+    return at + left + low if low == high else at
 
 
 @inner
 def keys_in_columns(
-    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, numbers: F8, columns: U8, box: U8
+    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, numbers: F8, columns: U8
 ) -> None:
-    """Fill a column of keys a feature, and its smallest and largest key; a box where an order says nothing is open.
-
-    Feature by feature, so that what is known of one is read once: 1.6 us a step in place of 4.5.
-    """
+    """Fill a column of keys a feature: what is known of a feature is read once, 2.5 us a step in place of 4.5."""
     n_rows = numbers.shape[0]
     for feature in range(numbers.shape[1]):
-        column, cell, coordinate = columns[feature], problems.cell[p, feature], plan.feature[feature]
-        own, own_code, n_codes = cell.own, cell.own_code, table.n_codes[feature]
-        on_levels, first_level = coordinate.kind > GRID, coordinate.first_level
+        column, cell, n_codes = columns[feature], problems.cell[p, feature], table.n_codes[feature]
+        own, own_code = cell.own, cell.own_code
+        if plan.feature[feature].kind > GRID:
+            for row in range(n_rows):
+                code = code_of(plan, problems, axes.level_code, p, feature, numbers[row, feature])
+                column[row] = key_of(table, code, n_codes)
+        else:  # no number is a category
+            for row in range(n_rows):
+                number = numbers[row, feature]
+                column[row] = key_of_number(table, own_code if (number == own) | np.isnan(number) else number)
+
+
+@inner
+def box_of(table: TreeEnsemble, columns: U8, n_rows: int, box: U8) -> None:
+    """Smallest and largest key of every column; where an order says nothing, a box that every split parts."""
+    for feature in range(box.shape[0]):
+        column = columns[feature]
         low, high = MISSING, np.uint64(0)
         for row in range(n_rows):
-            number = numbers[row, feature]
-            code = number
-            if number == own or np.isnan(number):
-                code = own_code
-            elif on_levels:
-                code = axes.level_code[first_level + np.int64(number)]
-            key = key_of(table, code, n_codes)
-            column[row] = key
-            low = min(low, key)
-            high = max(high, key)
+            low = min(low, column[row])
+            high = max(high, column[row])
         if low == MISSING:
             low = np.uint64(0)  # a box from nothing to MISSING: they go together, as `goes_right` says
-        elif low != high and (high == MISSING or n_codes > 0 or table.special >= ZERO_MISSING):
+        elif low != high and (high == MISSING or table.n_codes[feature] > 0 or table.special >= ZERO_MISSING):
             low = np.uint64(0)
             high = BEYOND
         box[feature, 0] = low
@@ -1196,6 +1200,7 @@ def nearby_for(table: TreeEnsemble, n_queries: int, n_features: int) -> Nearby:
 @inner
 def raw_scores_nearby(table: TreeEnsemble, n_rows: int, nearby: Nearby) -> None:
     """Sum the trees as `raw_scores` does, to the bit, for up to 64 rows whose keys, in columns, lie close together."""
+    box_of(table, nearby.columns, n_rows, nearby.box)
     everyone = MISSING if n_rows == BLOCK else (np.uint64(1) << np.uint64(n_rows)) - np.uint64(1)
     for member in range(table.member.size - 1):
         if table.member[member].single == 0:
@@ -1303,7 +1308,7 @@ def answer_numbers(
     for first in range(0, n_rows, BLOCK):
         n_block = min(BLOCK, n_rows - first)
         some = numbers[first : first + n_block]
-        keys_in_columns(table, axes, plan, problems, p, some, nearby.columns, nearby.box)
+        keys_in_columns(table, axes, plan, problems, p, some, nearby.columns)
         raw_scores_nearby(table, n_block, nearby)
         for row in range(n_block):
             for output in range(table.start.size):
