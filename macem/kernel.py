@@ -1375,6 +1375,7 @@ class Scratch(NamedTuple):
     branch: Records  # BRANCH, a stack
     lane: Records  # (8,) BRANCH, those that are being walked
     at: U8  # (8,) where
+    noted: Records  # BRANCH, that have come to a leaf
     step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell; zero between calls
     entered: U8  # one bit a cell: some step is not zero
     level: F8  # (L, n_outputs) change of the raw outputs at a level; zero between calls
@@ -1630,33 +1631,29 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
             if not reach.moves:
                 continue
             n_words = axes.feature[feature].n_words
-            if reach.tree != tree:
-                reach.tree = tree
-                reach.own_low = reach.low
-                reach.own_high = reach.high
-                for word in range(n_words):
-                    scratch.own_levels[reach.first_word + word] = scratch.reachable[reach.first_word + word]
+            fresh = reach.tree != tree
+            reach.tree = tree
+            own_low = reach.low if fresh else reach.own_low
+            own_high = reach.high if fresh else reach.own_high
             away = child + (np.uint64(1) - right)
             place = axes.node_cut[here]
             if n_branches + max(n_words, np.int64(1)) > room:
                 walk_branches(table, axes, plan, scratch, n_branches)
                 n_branches = np.int64(0)
             if n_words == 0:
-                low = reach.own_low
-                high = reach.own_high
-                if right:
-                    high = min(high, place)
-                    reach.own_low = max(reach.own_low, place + 1)
-                else:
-                    low = max(low, place + 1)
-                    reach.own_high = min(reach.own_high, place)
-                if reach.gap_low <= low <= reach.gap_high:
-                    low = reach.gap_high + 1
-                if reach.gap_low <= high <= reach.gap_high:
-                    high = reach.gap_low - 1
-                if low <= high:
-                    push_branch(scratch, n_branches, away, feature, tree, low, high, np.uint64(0))
-                    n_branches += 1
+                below, above = min(own_high, place), max(own_low, place + 1)
+                low = own_low if right else above
+                high = below if right else own_high
+                reach.own_low = above if right else own_low
+                reach.own_high = own_high if right else below
+                low = reach.gap_high + 1 if (reach.gap_low <= low) & (low <= reach.gap_high) else low
+                high = reach.gap_low - 1 if (reach.gap_low <= high) & (high <= reach.gap_high) else high
+                push_branch(scratch, n_branches, away, feature, tree, low, high, np.uint64(0))
+                n_branches += np.int64(low <= high)
+                continue
+            if fresh:
+                for word in range(n_words):
+                    scratch.own_levels[reach.first_word + word] = scratch.reachable[reach.first_word + word]
             for word in range(n_words):
                 kept = scratch.own_levels[reach.first_word + word]
                 leftward = axes.level_word[place + word]
@@ -1686,6 +1683,7 @@ def push_branch(
 def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_branches: int) -> None:
     """Walk branches with the cells or levels that lead there, and note how those change the raw outputs."""
     n_walked = 0
+    n_noted = 0
     while n_walked < LANES and n_branches > 0:
         n_branches -= 1
         scratch.lane[n_walked] = scratch.branch[n_branches]
@@ -1705,7 +1703,12 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
             node = scratch.at[lane]
             split, flags, asked, left = node_at(table, node)
             if left == np.uint64(0):
-                note_leaf(table, axes, plan, scratch, branch, node)
+                scratch.noted[n_noted] = branch
+                scratch.noted[n_noted].node = node
+                n_noted += 1
+                if n_noted == scratch.noted.size:
+                    note_leaves(table, axes, plan, scratch, n_noted)
+                    n_noted = 0
                 if n_branches > 0:
                     n_branches -= 1
                     scratch.lane[lane] = scratch.branch[n_branches]
@@ -1718,6 +1721,7 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
             elif asked == branch.feature:
                 n_branches = part_branch(axes, scratch, lane, n_branches, axes.node_cut[node], node + left)
             lane += 1
+    note_leaves(table, axes, plan, scratch, n_noted)
 
 
 @inlined
@@ -1747,31 +1751,33 @@ def part_branch(axes: Axes, scratch: Scratch, lane: int, n_branches: int, place:
 
 
 @inlined
-def note_leaf(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, branch: Any, leaf: np.uint64) -> None:
-    """Note how a leaf that some cells or levels lead to differs from the state's own."""
-    own = scratch.leaf[branch.tree]
-    tree = table.tree[branch.tree]
-    output = tree.output
-    feature = branch.feature
-    if branch.levels:
-        levels = branch.levels
-        while levels:
-            level = plan.feature[feature].first_level + 64 * branch.low + lowest_bit(levels)
-            levels &= levels - np.uint64(1)
-            for number in range(tree.width):
-                column = np.uint64(number)
-                scratch.level[level, output + number] += table.values[leaf, column] - table.values[own, column]
-        return
-    first_cell = axes.feature[feature].first_cut + 2 * np.int64(feature)
-    enter = first_cell + branch.low
-    leave = first_cell + branch.high + 1
-    for number in range(tree.width):
-        column = np.uint64(number)
-        change = table.values[leaf, column] - table.values[own, column]
-        scratch.step[enter, output + number] += change
-        scratch.step[leave, output + number] -= change
-    scratch.entered[enter >> 6] |= np.uint64(1) << np.uint64(enter & 63)
-    scratch.entered[leave >> 6] |= np.uint64(1) << np.uint64(leave & 63)
+def note_leaves(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_noted: int) -> None:
+    """Note how the leaves that some cells or levels lead to differ from the state's own.
+
+    Many in a row, so that memory is asked for the next ones while it answers.
+    """
+    for number in range(n_noted):
+        branch = scratch.noted[number]
+        leaf, own, tree, feature = branch.node, scratch.leaf[branch.tree], table.tree[branch.tree], branch.feature
+        if branch.levels:
+            levels = branch.levels
+            while levels:
+                level = plan.feature[feature].first_level + 64 * branch.low + lowest_bit(levels)
+                levels &= levels - np.uint64(1)
+                for place in range(tree.width):
+                    column = np.uint64(place)
+                    scratch.level[level, tree.output + place] += table.values[leaf, column] - table.values[own, column]
+            continue
+        first_cell = axes.feature[feature].first_cut + 2 * np.int64(feature)
+        enter = first_cell + branch.low
+        leave = first_cell + branch.high + 1
+        for place in range(tree.width):
+            column = np.uint64(place)
+            change = table.values[leaf, column] - table.values[own, column]
+            scratch.step[enter, tree.output + place] += change
+            scratch.step[leave, tree.output + place] -= change
+        scratch.entered[enter >> 6] |= np.uint64(1) << np.uint64(enter & 63)
+        scratch.entered[leave >> 6] |= np.uint64(1) << np.uint64(leave & 63)
 
 
 @spliced

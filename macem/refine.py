@@ -162,6 +162,8 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         branch=kernel.records(kernel.BRANCH, 2 * kernel.LANES * (table.depth + trees.MOST_LEVEL_WORDS + 1)),
         lane=kernel.records(kernel.BRANCH, kernel.LANES),
         at=np.zeros(kernel.LANES, np.uint64),
+
+        noted=kernel.records(kernel.BRANCH, kernel.BLOCK),
         step=np.zeros((n_cells, n_outputs)),
         entered=np.zeros(n_cells // 64 + 1, np.uint64),
         level=np.zeros((plan.level.size, n_outputs)),
