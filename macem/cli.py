@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,7 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return REFUSED
     try:
-        return int(chosen.command(chosen))
+        with warnings.catch_warnings():
+            warnings.showwarning = _say_warning
+            return int(chosen.command(chosen))
     except KeyboardInterrupt:
         print(f"macem: interrupted{chosen.hint_when_stopped}", file=sys.stderr)
         return INTERRUPTED
@@ -117,6 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"macem: {error}{chosen.hint_when_stopped}", file=sys.stderr)
         return FAILED
+
+
+def _say_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Print a warning without the line of Python that it comes from."""
+    print(f"macem: {category.__name__}: {message}", file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):

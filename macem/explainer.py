@@ -473,11 +473,12 @@ class Explainer:
         gap = np.abs(before - verdict.own_probabilities).max(axis=1)
         wrong = np.flatnonzero((gap > CHANGED) | (verdict.own_labels != predicted))
         if wrong.size:
-            row = wrong[0]
+            row, classes = wrong[0], self.classes.tolist()
+            was, now = classes[predicted[row]], classes[verdict.own_labels[row]]
+            told = f"is class {was!r} with other probabilities" if was == now else f"was class {was!r} and is {now!r}"
             raise ModelChangedError(
-                f"The model changed since the explainer was made, or answers the same row in two ways: row "
-                f"{table.index[row]!r} was class {self.classes.tolist()[predicted[row]]!r} and is class "
-                f"{self.classes.tolist()[verdict.own_labels[row]]!r} now (gap in probability {gap[row]:.3g}). "
+                f"The model changed since the explainer was made, or answers the same row in two ways (beside other "
+                f"rows, say): row {table.index[row]!r} {told} now (gap in probability {gap[row]:.3g}). "
                 "Make a new Explainer."
             )
 

@@ -106,8 +106,8 @@ def records(kind: np.dtype[Any], shape: int | tuple[int, ...], /, **fields: Any)
 MISSING = np.uint64(0xFFFFFFFFFFFFFFFF)  # key of a missing value
 BEYOND = np.uint64(0xFFFFFFFFFFFFFFFE)  # above every split, and no key
 NO_CODE = np.uint64(0xFFFFFFFE00000000)  # key of a category that is in no set; not above a leaf's split
-UPPER_HALF = np.uint64(0xFFFFFFFF00000000)  # no key of a node that asks is above it, a leaf's is
-SIGN = np.uint64(0x8000000000000000)  # and the key of zero
+UPPER_HALF = np.uint64(0xFFFFFFFF00000000)  # what a leaf compares with is not below it, what a node asks with is
+SIGN = np.uint64(0x8000000000000000)  # of a float64; the key of zero, too
 
 NARROW_FEATURES = 1 << 14
 NARROW_STEPS = 1 << 16
@@ -222,7 +222,9 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
         if key == NO_CODE:
             return one
         code = key >> np.uint64(32)
-        return one ^ ((table.set_words[(split >> np.uint64(32)) + (code >> np.uint64(6))] >> (code & np.uint64(63))) & one)
+        return one ^ (
+            (table.set_words[(split >> np.uint64(32)) + (code >> np.uint64(6))] >> (code & np.uint64(63))) & one
+        )
     return one if key > split else np.uint64(0)
 
 
@@ -241,7 +243,8 @@ def walk_clean(nodes: U8, wide: bool, depth: int, first: U8, keys: U8, n_rows: i
     stride = min(depth, STRIDE)  # of a depth up to STRIDE, every row is at its end after one
     for number in range(n_rows):
         row = np.uint64(number)
-        at0, at1, at2, at3, at4, at5, at6, at7 = first[0], first[1], first[2], first[3], first[4], first[5], first[6], first[7]
+        at0, at1, at2, at3 = first[0], first[1], first[2], first[3]
+        at4, at5, at6, at7 = first[4], first[5], first[6], first[7]
         while True:
             for _ in range(stride):
                 at0 = child_of(nodes, wide, at0, keys, row)

@@ -322,7 +322,8 @@ class BlackBoxOracle:
         try:
             table = np.array(answer, dtype=np.float64)
         except (TypeError, ValueError):
-            self._refuse(f"the answer is no table of numbers but {type(answer).__name__}", _REMEDY)
+            shown = " ".join(str(answer)[:60].split())
+            self._refuse(f"the answer is no table of numbers but {type(answer).__name__}, {shown} …", _REMEDY)
         n_classes = None if self._classes is None else len(self._classes)
         if table.shape in {(n_rows,), (n_rows, 1)} and n_classes in {None, 2}:
             second = table.reshape(n_rows)

@@ -159,10 +159,10 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         reach=reach,
         reachable=np.zeros(n_words[-1], np.uint64),
         own_levels=np.zeros(n_words[-1], np.uint64),
+        # half for what begins on a path; in the rest, each of the eight that are walked parts at most once a level
         branch=kernel.records(kernel.BRANCH, 2 * kernel.LANES * (table.depth + trees.MOST_LEVEL_WORDS + 1)),
         lane=kernel.records(kernel.BRANCH, kernel.LANES),
         at=np.zeros(kernel.LANES, np.uint64),
-
         noted=kernel.records(kernel.BRANCH, kernel.BLOCK),
         step=np.zeros((n_cells, n_outputs)),
         entered=np.zeros(n_cells // 64 + 1, np.uint64),

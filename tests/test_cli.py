@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -259,6 +260,16 @@ def test_adapters_are_listed_and_broken_ones_told(
     out = capsys.readouterr().out
     assert "macem-toyboost 1.0" in out
     assert "no_such_module" in out
+
+
+def test_warnings_are_said_without_a_line_of_python(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("macem.adapters.installed_adapters", lambda: (warnings.warn("it is late", stacklevel=1),)[1:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        cli.main(["adapters"])
+    assert capsys.readouterr().err == "macem: UserWarning: it is late\n"
 
 
 @pytest.mark.slow

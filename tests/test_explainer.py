@@ -343,6 +343,17 @@ def test_refitted_model_is_noticed() -> None:
         explainer.explain(X.iloc[:20])
 
 
+def test_a_model_that_answers_by_the_batch_is_noticed() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+
+    def drifting(asked: np.ndarray) -> np.ndarray:
+        positive = np.where(asked[:, 0] > 0.0, 0.7, 0.3) + 1e-4 * len(asked)
+        return np.column_stack([1.0 - positive, positive])
+
+    with pytest.raises(ModelChangedError, match="with other probabilities now"):
+        Explainer(drifting, X, options=QUICK).explain(X[:3])
+
+
 def test_rows_that_fail_lose_no_others() -> None:
     def moody(X: np.ndarray) -> np.ndarray:
         if (X[:, 1] == 4.5).any():

@@ -139,7 +139,7 @@ def test_given_classes_rename_the_models_own():
         (lambda X: [np.full((len(X), 2), 0.5)] * 2, r"shape \(2, 40, 2\)"),
         (lambda X: 0.5, r"shape \(\)"),
         (lambda X: None, r"row|shape"),
-        (lambda X: ["good"] * len(X), r"no table of numbers but list"),
+        (lambda X: ["good"] * len(X), r"no table of numbers but list, \['good', 'good'"),
         (lambda X: X[:, 0] * 10.0, r"row 0 got "),
     ],
 )

@@ -56,6 +56,29 @@ def test_walks_are_those_of_the_trees(kernel: ModuleType, threshold: float, miss
     assert_array_equal(raw[:, 0], [0.5 + walked(trees[0], row) + walked(trees[1], row) for row in codes])
 
 
+@pytest.mark.parametrize(("depth", "wide"), [(16, 0), (17, 1)])
+def test_a_child_too_far_for_a_narrow_node_makes_nodes_wide(kernel: ModuleType, depth: int, wide: int) -> None:
+    n_inner = 2**depth - 1
+    place = np.arange(2 * n_inner + 1)  # of a complete tree that says which leaf a number falls in
+    level = np.frexp(place + 1.0)[1] - 1
+    leaves_below = 2.0 ** (depth - level)
+    inner = place < n_inner
+    tree = Tree(
+        feature=np.where(inner, 0, -1),
+        threshold=np.where(inner, (place + 1.5 - 2.0**level) * leaves_below - 0.5, 0.0),
+        left=np.where(inner, 2 * place + 1, 0),
+        right=np.where(inner, 2 * place + 2, 0),
+        value=np.where(inner, 0, place - n_inner)[:, None].astype(np.float64),
+        missing_left=np.ones(place.size, bool),
+    )
+    table = pack([Member([tree], 1, Link.SIGMOID, np.zeros(1), (0, 1))], n_features=1, n_classes=2, single=True)
+    numbers = np.random.default_rng(0).integers(0, 2**depth, (20, 1)).astype(np.float64)
+    raw = np.empty((20, 1))
+    kernel.raw_scores(table, numbers, raw)
+    assert table.wide == wide
+    assert_array_equal(raw, numbers)
+
+
 def test_float32_sums_are_rounded_after_each_tree(kernel: ModuleType) -> None:
     trees = [grown((0.0, value), missing_left=True) for value in (1e8, 1.0, -1e8)]
     member = Member(trees, 1, Link.SIGMOID, np.zeros(1), (0, 1), single=True)
