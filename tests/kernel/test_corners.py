@@ -121,7 +121,7 @@ def listed(plain_kernel: ModuleType, s: Setting, scratch: Any, p: int) -> set[An
 def test_branches_are_walked_before_their_room_is_full(plain_kernel: ModuleType, forest: Setting) -> None:
     s = forest
     ample, scarce = (refine.scratch_for(s.table, s.axes, s.plan) for _ in range(2))
-    scarce = scarce._replace(branch=scarce.branch[:12])
+    scarce = scarce._replace(branch=scarce.branch[:12], noted=scarce.noted[:2])
     problems = s.problems._replace(allowed=np.ones_like(s.problems.allowed), cell=s.problems.cell.copy())
     problems.cell["movable"] = True
     free = replace(s, problems=problems)

@@ -36,7 +36,7 @@ def grown(random: np.random.Generator, depth: int, *, categories: bool, zeros: b
 
 
 def table(random: np.random.Generator, *, single: bool, categories: bool, zeros: bool, n_trees: int) -> Any:
-    trees = [grown(random, 4, categories=categories, zeros=zeros) for _ in range(n_trees)]
+    trees = [grown(random, 7, categories=categories, zeros=zeros) for _ in range(n_trees)]
     member = Member(trees, 1, Link.SIGMOID, np.array([0.25]), (0, 1), single=single)
     return pack([member], n_features=N_FEATURES, n_classes=2, single=single)
 
@@ -45,7 +45,7 @@ def table(random: np.random.Generator, *, single: bool, categories: bool, zeros:
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize(
     ("single", "categories", "zeros"),
-    [(True, False, False), (False, True, False), (True, True, False), (False, True, True)],
+    [(True, False, False), (False, False, False), (False, True, False), (True, True, False), (False, True, True)],
 )
 def test_rows_together_answer_as_each_alone(
     plain_kernel: ModuleType, single: bool, categories: bool, zeros: bool, missing: bool, radius: float
