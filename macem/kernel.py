@@ -448,8 +448,9 @@ def link_scores(table: TreeEnsemble, raw: F8, outputs: F8, probabilities: F8) ->
         for column in range(table.member[member + 1].first_class - first_class):
             label = table.member_class[first_class + column]
             probabilities[label] += part.weight * outputs[column]
-    for label in range(table.n_classes):
-        probabilities[label] /= table.total
+    if table.total != 1.0:  # to divide by one takes as long as by another
+        for label in range(table.n_classes):
+            probabilities[label] /= table.total
 
 
 @inner
@@ -1083,9 +1084,10 @@ def walk_clean_box(nodes: U8, wide: bool, depth: int, box: U8, at: U8) -> None:
 def child_of_box(nodes: U8, wide: bool, at: np.uint64, box: U8) -> np.uint64:
     """The node that all keys of a box go to, or the node itself where they part, and at a leaf."""
     split, feature, left = clean_node_at(nodes, wide, at)
-    low = np.uint64(box[feature, 0] > split)
-    high = np.uint64(box[feature, 1] > split)
-    return at + left + low if low == high else at
+    place = feature << np.uint64(1)
+    low = at + left + np.uint64(box[place] > split)
+    high = at + left + np.uint64(box[place + np.uint64(1)] > split)
+    return low if low == high else at
 
 
 @inner
@@ -1110,7 +1112,7 @@ def keys_in_columns(
 @inner
 def box_of(table: TreeEnsemble, columns: U8, n_rows: int, box: U8) -> None:
     """Smallest and largest key of every column; where an order says nothing, a box that every split parts."""
-    for feature in range(box.shape[0]):
+    for feature in range(columns.shape[0]):
         column = columns[feature]
         low, high = MISSING, np.uint64(0)
         for row in range(n_rows):
@@ -1121,8 +1123,8 @@ def box_of(table: TreeEnsemble, columns: U8, n_rows: int, box: U8) -> None:
         elif low != high and (high == MISSING or table.n_codes[feature] > 0 or table.special >= ZERO_MISSING):
             low = np.uint64(0)
             high = BEYOND
-        box[feature, 0] = low
-        box[feature, 1] = high
+        box[2 * feature] = low
+        box[2 * feature + 1] = high
 
 
 @inlined
@@ -1172,7 +1174,7 @@ class Nearby(NamedTuple):
 
     numbers: F8  # (queries, d)
     columns: U8  # (d, 64) one column of keys a feature, so that a node compares all rows at once
-    box: U8  # (d, 2) smallest and largest key of each column
+    box: U8  # (2 d,) smallest and largest key of each column, one after the other
     raw: F8  # (n_outputs, 64)
     raw_single: NDArray[np.float32]  # the same of members that add in float32, which takes half the time
     scores: F8  # (n_outputs,)
@@ -1189,7 +1191,7 @@ def nearby_for(table: TreeEnsemble, n_queries: int, n_features: int) -> Nearby:
     return Nearby(
         np.empty((n_queries, n_features)),
         np.zeros((n_features, BLOCK), np.uint64),
-        np.empty((n_features, 2), np.uint64),
+        np.empty(2 * n_features, np.uint64),
         np.empty((n_outputs, BLOCK)),
         np.empty((n_outputs, BLOCK), np.float32),
         np.empty(n_outputs),
@@ -1253,8 +1255,8 @@ def walk_apart(
             if left == np.uint64(0):
                 break
             child = at + left
-            low = box[feature, 0]
-            high = box[feature, 1]
+            low = box[feature << np.uint64(1)]
+            high = box[(feature << np.uint64(1)) + np.uint64(1)]
             if low == high or high == MISSING:
                 at = child + goes_right(table, split, flags, high)
             elif high <= split:  # never where an order says nothing: the box is then up to BEYOND
