@@ -394,8 +394,8 @@ def measurements(quick: bool) -> Iterator[Measurement]:
     X, y = make_classification(1000 if quick else 5000, 20, n_informative=10, random_state=0)
     X = np.ascontiguousarray(X)
     models = {name: make().fit(X, y) for name, make in MODELS.items()}
-    yield from steps(models, X, repetitions)
-    yield from one_row(models, X, repetitions)
+    yield from steps(models, X, 4 * repetitions)  # these two take milliseconds, and few of them spread by a third
+    yield from one_row(models, X, 3 * repetitions)
     yield from paths(models["random forest 100"], X, 2 if quick else 50, 1)
     yield from two_jobs(models["random forest 100"], X, 4 if quick else 200, repetitions)
     yield from pipeline(2 if quick else 20, 1)
