@@ -396,7 +396,7 @@ def measurements(quick: bool) -> Iterator[Measurement]:
     models = {name: make().fit(X, y) for name, make in MODELS.items()}
     yield from steps(models, X, 4 * repetitions)  # these two take milliseconds, and few of them spread by a third
     yield from one_row(models, X, 3 * repetitions)
-    yield from paths(models["random forest 100"], X, 2 if quick else 50, 1)
+    yield from paths(models["random forest 100"], X, 2 if quick else 50, 1 if quick else 3)
     yield from two_jobs(models["random forest 100"], X, 4 if quick else 200, repetitions)
     yield from pipeline(2 if quick else 20, 1)
     yield from tables(models, X, repetitions)  # after n_jobs=2, which runtimes that stay loaded slow to 1.05
