@@ -494,14 +494,14 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
     return DONE
 
 
-def _refuse_overwriting(files: Mapping[str, Any]) -> None:
+def _refuse_overwriting(paths: Mapping[str, Any]) -> None:
     """Refuse two files of a run that are one, of which one would be written over the other."""
-    written = [name for name in ("output", "report") if files.get(name)]
-    read = [name for name in ("model", "rows", "background", "config", "results") if files.get(name)]
+    written = [name for name in ("output", "report") if paths.get(name)]
+    read = [name for name in ("model", "rows", "background", "config", "results") if paths.get(name)]
     for name in written:
         for other in [*read, *written[: written.index(name)]]:
-            if Path(files[name]).resolve() == Path(files[other]).resolve():
-                raise OptionError(f"--{name} {files[name]} is the file of the {other}, too; name another.")
+            if Path(paths[name]).resolve() == Path(paths[other]).resolve():
+                raise OptionError(f"--{name} {paths[name]} is the file of the {other}, too; name another.")
 
 
 def _rows(n: int) -> str:

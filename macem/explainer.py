@@ -128,8 +128,8 @@ class Explainer:
         self._class_index: pd.Index[Any] = pd.Index(self.classes)
         # a model whose predict follows another rule than the largest probability is asked for its verdict every time
         self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
-        at_base = self.features.form(background.iloc[:1])
-        self._base_cells = at_base.shown(self.features.base[None], np.zeros(1, np.int64))[1][0]
+        any_row = self.features.form(background.iloc[:1])
+        self._base_cells = any_row.shown(self.features.base[None], np.zeros(1, np.int64))[1][0]
         self._last_schedule: tuple[int, kernel.Schedule] | None = None
         self._table, self._columns, self._obstacle = self._read_table(asked)
         self._axes = None

@@ -239,6 +239,7 @@ def walk_clean(nodes: U8, wide: bool, depth: int, first: U8, keys: U8, n_rows: i
     """Walk eight trees with rows that have no missing value and ask for no category.
 
     The lanes are written out: in registers they take half the time of an array (9.6 ns against 20 a tree of depth 6).
+    `wide` is a constant of each caller, so that each compiles to its own kind of node alone.
     """
     stride = min(depth, STRIDE)  # of a depth up to STRIDE, every row is at its end after one
     for number in range(n_rows):
@@ -1297,7 +1298,7 @@ def walk_apart(
 
 @inner
 def add_to_all(sums: Sums, value: float) -> None:
-    """Add a leaf's value to the sums of all rows, in their precision."""
+    """`add_to_rows` of all rows, without asking which: a tenth of a step of 500 trees less."""
     told = sums.dtype.type(value)
     for row in range(BLOCK):
         sums[row] += told
@@ -1670,6 +1671,7 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
                 reach.own_high = own_high if right else below
                 low = reach.gap_high + 1 if (reach.gap_low <= low) & (low <= reach.gap_high) else low
                 high = reach.gap_low - 1 if (reach.gap_low <= high) & (high <= reach.gap_high) else high
+                # noted in any case, and written over where no cell leads there: nothing here can be foreseen
                 push_branch(scratch, n_branches, away, feature, tree, low, high, np.uint64(0))
                 n_branches += np.int64(low <= high)
                 continue
