@@ -29,7 +29,7 @@ from macem.features import Features, Form
 from macem.kernel import F8, I8, Plan, TreeEnsemble
 from macem.options import SearchOptions
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
-from macem.results import Contrast, Explanation, Explanations, Status
+from macem.results import Contrast, Explanation, Explanations, Status, rows_of
 from macem.search import Limits, Work
 from macem.strategies.densities import density_from
 from macem.strategies.encodings import Encoding, encoding_from
@@ -308,7 +308,8 @@ class Explainer:
                 rows = [table.iloc[[row]] for row in range(len(table))]
                 return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
             form = self.features.form(table)
-            original, base = (_rows_of(table, cells, table.index)[0] for cells in (form.cells, self._bases(form)))
+            cells = (form.cells.copy(), self._bases(form))
+            original, base = (rows_of(them, table.columns, table.index)[0] for them in cells)
             return [Explanation(table.index[0], original, None, None, base, error=str(error))]
 
     def _explain_rows(
@@ -504,12 +505,15 @@ class Explainer:
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
         table, cells, base_cells = form.table, form.cells, self._bases(form)
-        names, index = table.columns.tolist(), list(table.index)
+        columns, names, index = table.columns, table.columns.tolist(), list(table.index)
         found = np.isfinite(work.best.row["cost"])
         place = np.cumsum(found) - 1  # of each example among those that are shown
-        originals, bases = _rows_of(table, cells, index), _rows_of(table, base_cells, index)
-        examples = _rows_of(table, shown, [index[p // len(kinds)] for p in np.flatnonzero(found)])
-        moved = self._importance(work)
+        # copies of what is not ours: the user may write into the table, and a model into what it answered
+        originals, bases = rows_of(cells.copy(), columns, index), rows_of(base_cells, columns, index)
+        examples = rows_of(shown, columns, [index[p // len(kinds)] for p in np.flatnonzero(found)])
+        importances, sensitivities = rows_of(self._importance(work), columns), rows_of(sensitivity, columns)
+        own_probabilities = rows_of(probabilities.copy(), self._class_index)
+        their_probabilities = rows_of(verdict.probabilities, self._class_index)
         distance = work.best.row["cost"]
         explanations = []
         for row in range(len(table)):
@@ -532,10 +536,10 @@ class Explainer:
                     status=status,
                     values=examples[place[p]] if found[p] else None,
                     changes=changes,
-                    importance=pd.Series(moved[p], index=table.columns),
-                    sensitivity=pd.Series(sensitivity[p], index=table.columns),
+                    importance=importances[p],
+                    sensitivity=sensitivities[p],
                     prediction=self.classes[verdict.labels[p]] if found[p] else None,
-                    probabilities=pd.Series(verdict.probabilities[p], index=self._class_index) if found[p] else None,
+                    probabilities=their_probabilities[p] if found[p] else None,
                     distance=float(distance[p]) if found[p] else None,
                     n_changed=len(changes) if found[p] else None,
                     n_queries=int(work.best.row["n_queries"][p]),
@@ -548,7 +552,7 @@ class Explainer:
                     index=table.index[row],
                     original=originals[row],
                     prediction=self.classes[predicted[row]],
-                    probabilities=pd.Series(probabilities[row], index=self._class_index),
+                    probabilities=own_probabilities[row],
                     base=bases[row],
                     positive=contrasts.get(problem.POSITIVE),
                     negative=contrasts.get(problem.NEGATIVE),
@@ -757,14 +761,6 @@ def _unsure(probabilities: F8) -> NDArray[np.bool_]:
 def _plain(value: Any) -> Any:
     """A cell as a Python number or text, which prints as it is written."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _rows_of(table: pd.DataFrame, cells: NDArray[Any], index: Iterable[Any]) -> list[pd.Series[Any]]:
-    """Rows of cells as Series with the names of a table; cheaper than its `iloc` row by row."""
-    return [
-        pd.Series(row, index=table.columns, name=name, dtype=cells.dtype)
-        for row, name in zip(cells, index, strict=True)
-    ]
 
 
 def _sample(X: Any, n_rows: int) -> Any:

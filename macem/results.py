@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, overload
+from itertools import repeat
+from typing import Any, TypeVar, overload
 
 import pandas as pd
+from numpy.typing import NDArray
 
 from macem.errors import OptionError
 from macem.reasons import is_missing, listed, readable, readable_pair, sentence
@@ -19,6 +21,66 @@ __all__ = ["Contrast", "Explanation", "Explanations", "Status"]
 
 SHOWN_ROWS = 20
 ARROW = " → "
+
+_Class = TypeVar("_Class", bound=type)
+
+
+class _Row:
+    """A Series that is made when somebody asks for it.
+
+    pandas takes 20 us for one, an explained row has eleven, and most are never looked at.
+    """
+
+    __slots__ = ("_cells", "_name", "_names", "_series")
+
+    def __init__(self, cells: NDArray[Any], names: pd.Index[Any], name: Any) -> None:
+        self._cells: NDArray[Any] | None = cells
+        self._names = names
+        self._name = name
+        self._series: Any = None
+
+    @property
+    def series(self) -> Any:
+        """The Series, the same one every time."""
+        cells = self._cells  # read once: another thread may be here, too
+        if cells is not None:
+            self._series = pd.Series(cells, self._names, name=self._name, dtype=cells.dtype)
+            self._cells = None
+        return self._series
+
+
+def rows_of(cells: NDArray[Any], names: pd.Index[Any], labels: Iterable[Any] | None = None) -> list[Any]:
+    """Rows of cells (n, d), for attributes that show them as Series with these names and labels; the cells are kept."""
+    return [
+        _Row(row, names, name) for row, name in zip(cells, repeat(None) if labels is None else labels, strict=False)
+    ]
+
+
+class _ShownAsSeries:
+    """An attribute that shows what `rows_of` gave as a Series."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name]
+        return value.series if isinstance(value, _Row) else value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = value
+
+
+def _shows_as_series(*names: str) -> Callable[[_Class], _Class]:
+    """Let attributes of a dataclass be given as `rows_of` gives them."""
+
+    def decorate(cls: _Class) -> _Class:
+        for name in names:
+            setattr(cls, name, _ShownAsSeries(name))
+        return cls
+
+    return decorate
 
 
 class Status(StrEnum):
@@ -33,6 +95,7 @@ class Status(StrEnum):
     NONE_EXISTS = "none exists"
 
 
+@_shows_as_series("values", "importance", "sensitivity", "probabilities", "reference")
 @dataclass(frozen=True, eq=False, repr=False)
 class Contrast:
     """A pertinent positive or a pertinent negative of one row.
@@ -110,6 +173,7 @@ class Contrast:
         return "; ".join(f"{name} {start}{ARROW}{end}" for name, (start, end) in pairs)
 
 
+@_shows_as_series("original", "probabilities", "base")
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """What was found for one row.

@@ -597,3 +597,44 @@ def test_the_values_of_a_float32_column_obey_the_rules_as_shown(refine: bool) ->
                 continue
             distance = (contrast.values.astype(float) - base).abs() - (own - base).abs()
             assert (distance <= 0.0).all() if contrast.kind == "positive" else (distance >= 0.0).all()
+
+
+@pytest.mark.parametrize("as_frame", [True, False])
+def test_results_do_not_follow_what_is_written_into_the_table_later(as_frame: bool) -> None:
+    """Their Series are made when somebody asks for them, maybe long after."""
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    answer = np.empty((0, 2))
+
+    def model(table: Any) -> Any:
+        """A classifier that writes into what it answered before."""
+        nonlocal answer
+        answer[:] = 0.5
+        right = 1.0 / (1.0 + np.exp(-np.asarray(table, float)[:, 0]))
+        answer = np.column_stack([1.0 - right, right])
+        return answer
+
+    explainer = Explainer(model, X, options=QUICK)
+    table = X[:3].copy()
+    given: Any = pd.DataFrame(table, copy=False) if as_frame else table
+    at_once = [(one.original.copy(), one.probabilities.copy(), one.base.copy()) for one in explainer.explain(given)]
+    later = explainer.explain(given)
+    if as_frame:
+        given.iloc[:] = 9.0
+    table[:] = 9.0
+    model(X)
+    for one, (original, probabilities, base) in zip(later, at_once, strict=True):
+        assert_series_equal(one.original, original)
+        assert_series_equal(one.probabilities, probabilities)
+        assert_series_equal(one.base, base)
+
+
+def test_a_series_of_a_result_is_one_and_the_same(explainer: Explainer, rows: pd.DataFrame) -> None:
+    explanations = explainer.explain(rows)
+    untouched = pickle.loads(pickle.dumps(explanations))
+    for one in explanations:
+        assert one.original is one.original
+        assert one.negative is not None
+        assert one.negative.reference is one.original
+        assert one.negative.importance is one.negative.importance
+    assert_same(explanations, untouched)
+    assert_same(explanations, pickle.loads(pickle.dumps(explanations)))
