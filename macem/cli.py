@@ -526,17 +526,18 @@ def _model(settings: dict[str, Any]) -> Any:
         )
     from macem.adapters.service import RemoteModel
 
-    if urlsplit(settings["model"]).password:
-        raise OptionError(
-            "The URL holds a password, which the provenance of the results would show; leave it out, and send it as "
-            "--headers 'Authorization: Basic ${BASIC}' with user:password in base64."
-        )
-    return RemoteModel(
+    model = RemoteModel(
         settings["model"],
         output=settings.get("output_name"),
         headers={name: _from_environment(name, text) for name, text in settings.get("headers", {}).items()},
         **_some(settings, ["classes", "protocol", "model_name", "batch_size", "timeout", "retries"]),
     )
+    if urlsplit(model.url).password:
+        raise OptionError(
+            "The URL holds a password, which the shell's history and the list of processes show; leave it out, and "
+            "send it as --headers 'Authorization: Basic ${BASIC}' with user:password in base64."
+        )
+    return model
 
 
 def _from_environment(header: str, text: Any) -> str:
@@ -619,7 +620,9 @@ def _identity(settings: dict[str, Any], explainer: Any, model: Any) -> dict[str,
     from importlib.metadata import PackageNotFoundError, version
 
     from macem import __version__
+    from macem.adapters.service import RemoteModel, shown_address
 
+    where = settings["model"]
     versions = {"macem": __version__, "python": sys.version.split()[0]}
     for package in ("numba", "numpy", "pandas", "pyarrow", type(model).__module__.partition(".")[0]):
         try:
@@ -627,7 +630,7 @@ def _identity(settings: dict[str, Any], explainer: Any, model: Any) -> dict[str,
         except PackageNotFoundError:
             continue
     return {
-        "model": settings["model"],
+        "model": shown_address(where) if isinstance(model, RemoteModel) else where,
         "path": explainer.describe(),
         "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
         "model_sha256": _digest(settings["model"]),

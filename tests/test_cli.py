@@ -506,7 +506,9 @@ class Answer(BaseHTTPRequestHandler):
         self.say({"name": "credit", "outputs": [{"name": "predict_proba", "datatype": "FP64", "shape": [-1, 2]}]})
 
     def do_POST(self) -> None:
-        if self.server.token is not None and self.headers["Authorization"] != f"Bearer {self.server.token}":
+        token = self.server.token
+        sent = (self.headers["Authorization"], self.path.partition("?")[2])
+        if token is not None and sent != (f"Bearer {token}", f"code={token}"):
             self.send_error(401)
             return
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -571,15 +573,17 @@ def test_a_token_reaches_the_service_and_nothing_else(
         header = ["--config", "run.toml"]
     with Service(joblib.load("model.joblib")) as service:
         service.token = "not-to-be-seen"
+        url = f"{service.url}?code=not-to-be-seen"
         worker = Thread(target=service.serve_forever)
         worker.start()
         try:
-            assert explain(*options, model=service.url) == cli.FAILED
-            assert "401" in capsys.readouterr().err
-            assert explain(*options, *header, model=service.url) == cli.REFUSED
+            assert explain(*options, model=url) == cli.FAILED
+            assert "401" in (said := capsys.readouterr().err)
+            assert "not-to-be-seen" not in said
+            assert explain(*options, *header, model=url) == cli.REFUSED
             assert "${CREDIT_TOKEN}, which is not set" in capsys.readouterr().err
             monkeypatch.setenv("CREDIT_TOKEN", "not-to-be-seen\n")
-            assert explain(*options, *header, "--report", "report.html", model=service.url) == cli.DONE
+            assert explain(*options, *header, "--report", "report.html", model=url) == cli.DONE
         finally:
             service.shutdown()
             worker.join()
@@ -587,6 +591,8 @@ def test_a_token_reaches_the_service_and_nothing_else(
     written = [path for path in folder.iterdir() if path.suffix in (".csv", ".json", ".html")]
     assert {path.name for path in written} >= {"out.csv", "out.csv.provenance.json", "report.html"}
     assert not [path for path in written if b"not-to-be-seen" in path.read_bytes()]
+    record = json.loads((folder / "out.csv.provenance.json").read_text(encoding="utf-8"))
+    assert record["model"] == f"{service.url}?code=…"
 
 
 @pytest.mark.parametrize(
@@ -596,6 +602,7 @@ def test_a_token_reaches_the_service_and_nothing_else(
         ("http://127.0.0.1:9/v2/models/m", "Authorization: two\nlines", "line break"),
         ("http://me:secret@127.0.0.1:9/v2/models/m", "A: b", "holds a password"),
         ("http://127.0.0.1:9/model", "A: b", "protocol"),
+        ("http://[127.0.0.1:9/v2/models/m", "A: b", "is no address"),
     ],
 )
 def test_services_that_cannot_be_asked(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import httpx
     import pandas as pd
 
-__all__ = ["RemoteModel"]
+__all__ = ["RemoteModel", "shown_address"]
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a request is repeated; doubled each time
 BUSY = {429, 503}
@@ -53,7 +54,8 @@ class RemoteModel:
     ----------
     url : str
         Of the model (``…/v2/models/NAME`` or ``…/v2/models/NAME/infer``, ``…/invocations``), or of the server, with
-        `model_name` or `protocol`.
+        `model_name` or `protocol`. User info and a query go with every request; messages show the address without
+        them (``…/invocations?code=…``).
     protocol : {"v2", "mlflow"}, optional
         By default told from the path.
     model_name : str, optional
@@ -204,7 +206,7 @@ class RemoteModel:
                 if not type(error).__module__.startswith("httpx"):
                     raise
                 self._fail(
-                    f"cannot be reached: {type(error).__name__}: {error}",
+                    f"cannot be reached: {type(error).__name__}: {self._quote(error)}",
                     f"Check the address and that the service runs, or give it more time (timeout={self.timeout}).",
                     error,
                 )
@@ -230,16 +232,23 @@ class RemoteModel:
             )
         if answer.status_code != 200:
             self._fail(
-                f"answered {answer.status_code} {answer.reason_phrase}: {answer.text[:300].strip()}",
+                f"answered {answer.status_code} {answer.reason_phrase}: {self._quote(answer.text)}",
                 "Check the address, the name of the model and the columns that it takes.",
             )
         try:
             return answer.json()
         except ValueError:
-            self._fail(f"answered with something that is not JSON: {answer.text[:300].strip()}", "Check the address.")
+            self._fail(f"answered with something that is not JSON: {self._quote(answer.text)}", "Check the address.")
 
     def _fail(self, what: str, remedy: str, error: Exception | None = None) -> NoReturn:
-        raise OracleError(f"The service {self.url} {what}. {remedy}") from error
+        raise OracleError(f"The service {shown_address(self.url)} {what}. {remedy}") from error
+
+    def _quote(self, text: object) -> str:
+        """The beginning of what the service or httpx said; where that repeats the address, without its secrets."""
+        quoted = str(text)
+        for secret in _secrets(self.url):
+            quoted = quoted.replace(secret, "…")
+        return quoted[:300].strip()
 
     # Open Inference Protocol v2
 
@@ -321,7 +330,7 @@ class RemoteModel:
     def _from_v2(self, answer: Any, n_rows: int) -> NDArray[Any]:
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not outputs or not _are_dicts(outputs):
-            self._fail(f"answered without outputs: {str(answer)[:300]}", "Check the address.")
+            self._fail(f"answered without outputs: {self._quote(answer)}", "Check the address.")
         wanted = [output for output in outputs if output.get("name") == self._output()] or outputs
         output = wanted[0]
         datatype, shape = str(output.get("datatype")), output.get("shape")
@@ -343,7 +352,7 @@ class RemoteModel:
     def _from_mlflow(self, answer: Any, n_rows: int) -> NDArray[Any]:
         predictions = answer.get("predictions") if isinstance(answer, dict) else None
         if not isinstance(predictions, list) or len(predictions) != n_rows:
-            self._fail(f"answered without one prediction per row: {str(answer)[:300]}", "Check the address.")
+            self._fail(f"answered without one prediction per row: {self._quote(answer)}", "Check the address.")
         if _are_dicts(predictions):  # by name: an object has no order
             names = list(predictions[0])
             predictions = [[prediction.get(name) for name in names] for prediction in predictions]
@@ -356,7 +365,7 @@ class RemoteModel:
             numbers = None
         if numbers is None or numbers.size == 0 or numbers.size % n_rows:
             self._fail(
-                f"does not answer with probabilities but with {str(data)[:100]}",
+                f"does not answer with probabilities but with {self._quote(data)[:100]}",
                 'Serve predict_proba; MLflow does so for models logged with pyfunc_predict_fn="predict_proba".',
             )
         return numbers
@@ -372,9 +381,10 @@ def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
         return "v2"
     if path.rstrip("/").endswith("/invocations"):
         return "mlflow"
+    server = shown_address(url).partition("?")[0].rstrip("/")
     raise OptionError(
-        f"The protocol of {url} cannot be told from its path. Give the model's own address, such as "
-        f"{url.rstrip('/')}/v2/models/NAME or {url.rstrip('/')}/invocations, or protocol='v2' or 'mlflow'."
+        f"The protocol of {shown_address(url)} cannot be told from its path. Give the model's own address, such as "
+        f"{server}/v2/models/NAME or {server}/invocations, or protocol='v2' or 'mlflow'."
     )
 
 
@@ -383,7 +393,7 @@ def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
     path = parts.path.rstrip("/")
     if protocol == "v2" and "/v2/models/" not in path:
         if model_name is None:
-            raise OptionError(f"{url} names no model. Give model_name=, or an address …/v2/models/NAME.")
+            raise OptionError(f"{shown_address(url)} names no model. Give model_name=, or an address …/v2/models/NAME.")
         path = f"{path.removesuffix('/v2')}/v2/models/{model_name}"
     end = "/invocations" if protocol == "mlflow" else "/infer"
     return urlunsplit(parts._replace(path=path if path.endswith(end) else path + end))
@@ -391,11 +401,39 @@ def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
 
 def _parts(url: str) -> SplitResult:
     try:
-        return urlsplit(url + "")
-    except (TypeError, ValueError) as error:
+        parts = urlsplit(url + "")
+        _ = parts.port  # judged here only, and wrong where a password holds a slash
+    except (TypeError, ValueError):
+        shown = shown_address(re.sub("//.*@", "//", url)) if isinstance(url, str) else url
         raise OptionError(
-            f"url={url!r} is no address ({error}). Give one, such as http://HOST/v2/models/NAME."
-        ) from error
+            f"url={shown!r} is no address. Give one, such as http://HOST/v2/models/NAME, with a port that is a number "
+            "and special characters %-encoded."
+        ) from None  # whose text may hold the password
+    return parts
+
+
+def shown_address(url: str) -> str:
+    """An address as people may see it: without user info, and with the values of its query hidden."""
+    place, mark, query = url.partition("#")[0].partition("?")
+    return re.sub("//[^/]*@", "//", place) + mark + "&".join(map(_hidden, query.split("&")))
+
+
+def _hidden(pair: str) -> str:
+    """A pair of a query without its value; a version, which tells models apart, stays."""
+    name, is_pair, _ = pair.partition("=")
+    if not is_pair:
+        return "…" if pair else ""
+    return pair if name.lower().endswith("version") else f"{name}=…"
+
+
+def _secrets(url: str) -> list[str]:
+    """What of an address is not to be seen, as it is written and as it is meant; what contains another comes first."""
+    parts = urlsplit(url)
+    user = parts.netloc.rpartition("@")[0]
+    values = [pair.partition("=")[2] or pair for pair in parts.query.split("&") if _hidden(pair) != pair]
+    written = [user, *user.split(":"), *values]
+    texts = {text for secret in written for text in (secret, unquote(secret), unquote_plus(secret))}
+    return sorted((text for text in texts if len(text) > 3), key=len, reverse=True)  # a shorter one is in many a word
 
 
 def _are_dicts(values: Any) -> bool:

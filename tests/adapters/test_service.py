@@ -6,11 +6,13 @@ import pickle
 import socket
 import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import macem
 from macem.adapters import ensemble, oracle_for
 from macem.adapters.check import check_table
 from macem.adapters.service import RemoteModel
@@ -385,12 +387,96 @@ def test_addresses(url, options, endpoint):
         (V2, {"retries": float("nan")}, "retries=nan"),
         (V2, {"timeout": None}, "timeout=None"),
         (None, {}, "url=None is no address"),
-        ("http://[host/invocations", {}, "is no address.*IPv6"),
+        ("http://[host/invocations", {}, "'http://\\[host/invocations' is no address"),
     ],
 )
 def test_impossible_options(url, options, message):
     with pytest.raises(OptionError, match=message):
         RemoteModel(url, **options)
+
+
+# Secrets in the address
+
+
+SECRET = "http://me:pass%2Fword@host/invocations?code=not-to-be%20seen&api-version=2&only-a-key"
+SHOWN = "http://host/invocations?code=…&api-version=2&…"
+HIDDEN = ("pass%2Fword", "pass/word", "not-to-be", "only-a-key")
+
+
+def refused(request):
+    raise httpx.ConnectError(f"refused by {request.url}", request=request)
+
+
+def late(request):
+    raise httpx.ReadTimeout(f"no answer of {request.url}", request=request)
+
+
+def echo(status):
+    def answer(request):
+        return httpx.Response(status, text=f"{'x' * 250} see {request.url} {unquote(str(request.url))}")
+
+    return answer
+
+
+def records(request):
+    return httpx.Response(200, json={"no": [str(request.url)]})
+
+
+def texts(request):
+    return httpx.Response(200, json={"predictions": [str(request.url)] * 3})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refused, late, records, texts, *(pytest.param(echo(n), id=f"echo {n}") for n in (200, 302, 401, 500, 503))],
+)
+def test_a_secret_in_the_address_is_sent_and_not_shown(answer):
+    asked = []
+
+    def transport(request):
+        asked.append(request)
+        return answer(request)
+
+    model = RemoteModel(SECRET, transport=httpx.MockTransport(transport), retries=0)
+    with pytest.raises(OracleError) as error:
+        model.predict_proba(NUMBERS)
+    assert asked[0].url.query == b"code=not-to-be%20seen&api-version=2&only-a-key"
+    assert asked[0].headers["Authorization"] == "Basic bWU6cGFzcy93b3Jk"  # me:pass/word
+    assert f"The service {SHOWN} " in str(error.value)
+    assert not [secret for secret in HIDDEN if secret in str(error.value)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:pass%2Fword@host?code=not-to-be%20seen&only-a-key",  # no protocol
+        "http://me:pass/word@host/invocations?code=not-to-be%20seen&only-a-key",  # no port
+        "http://me:pass%2Fword@[host/invocations?code=not-to-be%20seen&only-a-key",
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"protocol": "v2"}])
+def test_a_refused_address_is_shown_without_its_secrets(url, options):
+    with pytest.raises(OptionError) as error:
+        RemoteModel(url, **options)
+    assert "host" in str(error.value)
+    assert error.value.__cause__ is None
+    assert not [secret for secret in HIDDEN if secret in str(error.value)]
+
+
+def with_the_secret_alone(request):
+    assert request.url.query.startswith(b"code=not-to-be%20seen")
+    return Server()(request)
+
+
+def test_a_secret_reaches_workers_and_stands_in_no_result():
+    model = RemoteModel(SECRET, transport=httpx.MockTransport(with_the_secret_alone), classes=["bad", "good"])
+    options = macem.SearchOptions(n_steps=2, n_directions=2)
+    explainer = macem.Explainer(model, np.nan_to_num(NUMBERS), options=options)
+    explainer = pickle.loads(pickle.dumps(explainer))  # as it comes to joblib's workers
+    explanations = explainer.explain(np.nan_to_num(NUMBERS))
+    assert [explanation.error for explanation in explanations] == [None] * 3
+    shown = [repr(model), repr(explainer), json.dumps(explanations.provenance), macem.report.render(explanations)]
+    assert not [secret for secret in HIDDEN if secret in "".join(shown)]
 
 
 # As a model
@@ -538,8 +624,6 @@ def test_mlflow_refuses_a_wrong_table(mlflow, expected):
 
 @pytest.mark.slow
 def test_a_remote_model_is_explained(mlserver, expected):
-    import macem
-
     table, _ = expected["mixed"]
     options = macem.SearchOptions(n_steps=3, n_directions=5)
     with RemoteModel(f"{mlserver}/v2/models/mixed", classes=["refused", "granted"]) as model:
