@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "AdapterError",
     "DataError",
+    "LabelsWarning",
     "MacemError",
     "MacemWarning",
     "ModelChangedError",
@@ -60,6 +61,10 @@ class AdapterError(MacemError, ImportError):
 
 class MacemWarning(UserWarning):
     """Root of all warnings issued by macem."""
+
+
+class LabelsWarning(MacemWarning):
+    """A function or a service answered the whole background with 0 and 1, as class labels are."""
 
 
 class TableMismatchWarning(MacemWarning):

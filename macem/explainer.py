@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from macem import kernel, likely, problem, refine, search
 from macem.adapters import oracle_for
-from macem.adapters.check import check_table
+from macem.adapters.check import check_table, warn_of_labels
 from macem.errors import (
     MacemError,
     ModelChangedError,
@@ -124,6 +124,7 @@ class Explainer:
         background = self.features.check(_sample(X_train, COMPARED_ROWS))
         asked = self.features.model_table(background)
         probabilities = self._live.predict_proba(asked)
+        warn_of_labels(self._live, probabilities)
         self.classes: NDArray[Any] = np.asarray(self._live.classes)
         self._class_index: pd.Index[Any] = pd.Index(self.classes)
         # a model whose predict follows another rule than the largest probability is asked for its verdict every time

@@ -204,6 +204,11 @@ class BlackBoxOracle:
     one_vs_all : bool
         The columns are scores of one class against all others, each in [0, 1]; they need not sum to one.
 
+    Attributes
+    ----------
+    answers_one_column : bool
+        The model has answered with one number per row: the probability of the second of two classes, or so it is read.
+
     Raises
     ------
     ModelError
@@ -227,6 +232,7 @@ class BlackBoxOracle:
         self.note = note
         self.one_vs_all = one_vs_all
         self.by_probability = by_probability or not hasattr(model, "predict")
+        self.answers_one_column = False
         _refuse_model(model)
         own = _attribute(model, "classes_")
         labels = own if classes is None else classes
@@ -325,7 +331,9 @@ class BlackBoxOracle:
             shown = " ".join(str(answer)[:60].split())
             self._refuse(f"the answer is no table of numbers but {type(answer).__name__}, {shown} …", _REMEDY)
         n_classes = None if self._classes is None else len(self._classes)
-        if table.shape in {(n_rows,), (n_rows, 1)} and n_classes in {None, 2}:
+        one_column = table.shape in {(n_rows,), (n_rows, 1)} and n_classes in {None, 2}
+        if one_column:
+            self.answers_one_column = True
             second = table.reshape(n_rows)
             table = np.column_stack([1.0 - second, second])
         if table.ndim != 2 or len(table) != n_rows or n_classes not in {None, table.shape[1]}:
@@ -334,6 +342,7 @@ class BlackBoxOracle:
         inside = (table >= -SUM_TOLERANCE) & (table <= 1.0 + SUM_TOLERANCE)  # False for NaN
         if not inside.all():
             row, column = np.argwhere(~inside)[0]
+            column = 1 if one_column else column  # the number as it was answered
             label = column if self._classes is None else self._classes[column]
             self._refuse(f"row {_row_label(X, row)} got {table[row, column]} for class {label}", _REMEDY)
         total = table.sum(axis=1)

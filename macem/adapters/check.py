@@ -1,18 +1,22 @@
-"""Does a copy answer as the model does? Compared on data, on split boundaries, on missing values, on unseen levels."""
+"""Does a copy answer as the model does? Compared on data, on split boundaries, on missing values, on unseen levels.
+
+And does a model that names no classes answer with probabilities, or with labels that pass as such?
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macem.errors import MacemError
+from macem.errors import LabelsWarning, MacemError
 from macem.kernel import F8
-from macem.oracle import Oracle, TreeOracle
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 
-__all__ = ["boundaries", "check_table", "columns", "dtype_of", "hard_tables", "place"]
+__all__ = ["boundaries", "check_table", "columns", "dtype_of", "hard_tables", "place", "warn_of_labels"]
 
 N_ROWS = 200  # background rows that are compared, and about as many rows on boundaries
 N_FEW_ROWS = 50  # that are compared where members of the model are asked as they are
@@ -67,6 +71,36 @@ def check_table(oracle: Oracle, X_background: Any) -> str | None:
                 f"the model and {copy[row, column]:.9g} by its {copy_of_it}"
             )
     return description
+
+
+def warn_of_labels(oracle: Oracle, probabilities: F8) -> None:
+    """Warn where a function or a service gave each row of the background one number, and that 0 or 1.
+
+    It is not refused: a hard classifier may answer so, and a service may write 1.0 as 1. An estimator has a ``predict``
+    for its labels, and two columns are no labels.
+
+    Parameters
+    ----------
+    oracle : Oracle
+        What was asked.
+    probabilities : ndarray, shape (n, n_classes)
+        What it answered to the background.
+    """
+    if (
+        isinstance(oracle, BlackBoxOracle)
+        and oracle.answers_one_column
+        and not hasattr(oracle.model, "predict")
+        and np.isin(probabilities, (0.0, 1.0)).all()
+    ):
+        name = getattr(oracle.model, "__qualname__", type(oracle.model).__qualname__)
+        warnings.warn(
+            f"The model ({name}) answers each of {len(probabilities)} background rows with exactly 0 or 1, as class "
+            "labels are, and it is read as the probability of the second class. If these are labels, let it answer "
+            'with predict_proba (MLflow does for models logged with pyfunc_predict_fn="predict_proba"); if it is a '
+            "classifier that is always sure, let it say so with a column for each class.",
+            LabelsWarning,
+            stacklevel=3,
+        )
 
 
 def _few_rows(X: Any) -> Iterator[tuple[str, Any]]:

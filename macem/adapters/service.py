@@ -363,7 +363,8 @@ class RemoteModel:
             numbers = np.array(data, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             numbers = None
-        if numbers is None or numbers.size == 0 or numbers.size % n_rows:
+        are_labels = numbers is not None and ((numbers >= 2) | (numbers <= -1)).any()
+        if numbers is None or numbers.size == 0 or numbers.size % n_rows or are_labels:
             self._fail(
                 f"does not answer with probabilities but with {self._quote(data)[:100]}",
                 'Serve predict_proba; MLflow does so for models logged with pyfunc_predict_fn="predict_proba".',

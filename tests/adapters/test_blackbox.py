@@ -21,9 +21,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
+import macem
 from macem.adapters import BlackBoxAdapter, oracle_for
-from macem.errors import ModelError, OracleError, UnsupportedModelError
+from macem.errors import LabelsWarning, ModelError, OracleError, UnsupportedModelError
 
 RNG = np.random.default_rng(0)
 NUMBERS = RNG.normal(size=(80, 3))
@@ -213,3 +215,48 @@ def test_pickles():
     copy = pickle.loads(pickle.dumps(oracle))
     np.testing.assert_array_equal(copy.predict_proba(NUMBERS), oracle.predict_proba(NUMBERS))
     assert pickle.loads(pickle.dumps(ask(half))).note == "a function, asked as a black box"
+
+
+# Labels that pass as probabilities
+
+
+class Hard:
+    """A classifier that is always sure, and has a predict for its labels."""
+
+    def predict_proba(self, X):
+        return labels(X)
+
+    predict = predict_proba
+
+
+def labels(X):
+    return (np.asarray(X)[:, 0] > 0.3).astype(int)
+
+
+@pytest.mark.parametrize("model", [labels, lambda X: labels(X)[:, None], lambda X: labels(X) == 1], ids=range(3))
+def test_a_function_that_answers_with_labels_is_told_once(model):
+    with pytest.warns(LabelsWarning, match="each of 80 background rows with exactly 0 or 1") as told:
+        explainer = macem.Explainer(model, NUMBERS)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    explainer.explain(NUMBERS[:1])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Hard(),
+        lambda X: np.eye(2)[labels(X)],
+        lambda X: labels(X) * 0.999,
+        lambda X: np.where(np.arange(len(X)) == 7, 0.5, labels(X)),
+        DecisionTreeClassifier(random_state=0).fit(NUMBERS, labels(NUMBERS)),
+    ],
+    ids=["predict", "a column each", "unsure of one", "unsure of a row", "tree"],
+)
+def test_other_sure_classifiers_are_taken_at_their_word(model):
+    macem.Explainer(model, NUMBERS)  # a warning is an error
+
+
+def test_one_number_that_is_no_probability_is_shown_as_it_was_answered():
+    with pytest.raises(OracleError, match=r"row 1 got 2\.0 for class 1"):
+        ask(lambda X: np.arange(1, len(X) + 1)).predict_proba(NUMBERS)

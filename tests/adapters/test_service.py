@@ -16,7 +16,7 @@ import macem
 from macem.adapters import ensemble, oracle_for
 from macem.adapters.check import check_table
 from macem.adapters.service import RemoteModel
-from macem.errors import OptionError, OracleError
+from macem.errors import LabelsWarning, OptionError, OracleError
 
 httpx = pytest.importorskip("httpx")
 
@@ -266,6 +266,8 @@ def test_probability_of_the_second_class_alone():
     ("url", "answer", "message"),
     [
         (MLFLOW, {"predictions": ["good", "bad", "good"]}, r"not answer with probabilities.*pyfunc_predict_fn"),
+        (MLFLOW, {"predictions": [0, 2, 1]}, r"probabilities but with \[0, 2, 1\]\. .*pyfunc_predict_fn"),
+        (MLFLOW, {"predictions": [1, -1, 1]}, r"probabilities but with \[1, -1, 1\]\. .*pyfunc_predict_fn"),
         (MLFLOW, {"predictions": [[0.5, 0.5]]}, "one prediction per row"),
         (MLFLOW, {"error": "?"}, "one prediction per row"),
         (MLFLOW, [1, 2, 3], "one prediction per row"),
@@ -488,6 +490,13 @@ def test_is_a_black_box_with_its_classes(server):
     assert oracle.ensemble is None
     assert check_table(oracle, NUMBERS) is None
     np.testing.assert_array_equal(oracle.predict(NUMBERS), [1, 1, 1])
+
+
+def test_labels_that_pass_as_probabilities_are_told():
+    model = Server(answer={"predictions": [0, 1, 1]}).model(MLFLOW, classes=["bad", "good"])
+    with pytest.warns(LabelsWarning, match=r"RemoteModel\) answers each of 3 .* 0 or 1, .*pyfunc_predict_fn=") as told:
+        macem.Explainer(model, np.nan_to_num(NUMBERS))
+    assert told[0].filename == __file__
 
 
 def test_may_be_part_of_an_ensemble(server):
