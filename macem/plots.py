@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from macem.errors import MacemError, OptionError
-from macem.reasons import is_missing, readable, readable_pair
+from macem.reasons import is_missing, named, readable, readable_pair
 from macem.results import Contrast, Explanation, Explanations
 
 if TYPE_CHECKING:
@@ -711,7 +711,7 @@ def _title(ax: Axes, text: str, colour: str = ROW) -> None:
 
 def _wrapped(text: Any, width: int = 24, n_lines: int = 3) -> str:
     """A text on a few lines; a dollar sign stays what it is."""
-    text = " ".join(str(text).split())
+    text = " ".join(named(text).split())
     if n_lines == 1 or len(text) <= width:
         lines = [text if len(text) <= width else text[: width - 1] + "…"]
     else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from macem.errors import OptionError
 
-__all__ = ["TEMPLATES", "check_templates", "is_missing", "listed", "readable", "readable_pair", "sentence"]
+__all__ = ["TEMPLATES", "check_templates", "is_missing", "listed", "named", "readable", "readable_pair", "sentence"]
 
 #: The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; the fields it may use
 #: are those that the default uses.
@@ -88,6 +89,13 @@ def readable_pair(first: object, second: object) -> tuple[str, str]:
             break
         shown = readable(first, decimals), readable(second, decimals)
     return shown
+
+
+def named(name: object, names: Mapping[Any, str] | None = None) -> str:
+    """Show the name of a feature: in the user's words, or as it is; one of several levels as ``loan / amount``."""
+    if names and name in names:
+        return names[name]
+    return " / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
 
 
 def listed(parts: Sequence[str]) -> str:

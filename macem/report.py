@@ -9,7 +9,7 @@ from typing import Any
 
 from macem.errors import MacemError
 from macem.files import atomically
-from macem.reasons import readable
+from macem.reasons import named, readable
 from macem.results import Contrast, Explanation, Explanations
 
 __all__ = ["render", "write_report"]
@@ -104,7 +104,7 @@ def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
         "found": [contrast.kind for contrast in found],
         "changes": [_cells(name, explanation, found, names) for name in changed],
         "outcomes": [_outcome(contrast, words["labels"]) for contrast in explanation.contrasts],
-        "all_values": "; ".join(f"{names.get(k, k)}: {readable(v)}" for k, v in explanation.original.items())
+        "all_values": "; ".join(f"{named(k, names)}: {readable(v)}" for k, v in explanation.original.items())
         if few
         else "",
     }
@@ -116,7 +116,7 @@ def _cells(
     """A line of a row's table: the feature, its base value, the row's, and that of each contrast found."""
     cells: list[dict[str, Any]] = [
         {"text": text}
-        for text in (names.get(name, name), readable(explanation.base[name]), readable(explanation.original[name]))
+        for text in (named(name, names), readable(explanation.base[name]), readable(explanation.original[name]))
     ]
     for contrast in found:
         value = contrast.values[name] if contrast.values is not None else None
@@ -132,7 +132,7 @@ def _short(contrast: Contrast | None, names: Mapping[Any, str]) -> str:
         return str(contrast.status)
     if not contrast.changes:
         return "the base values alone"
-    return "; ".join(f"{names.get(name, name)}: {readable(contrast.changes[name][1])}" for name in contrast.ranked)
+    return "; ".join(f"{named(name, names)}: {readable(contrast.changes[name][1])}" for name in contrast.ranked)
 
 
 def _outcome(contrast: Contrast, labels: Mapping[Any, str] | None) -> str:
@@ -161,7 +161,7 @@ def _frequencies(explanations: Explanations, names: Mapping[Any, str]) -> list[d
     most = changes["feature"].value_counts().index[:MOST_FREQUENT]
     n = max(sum(row.error is None for row in explanations), 1)
     return [
-        {"feature": names.get(name, name), **{kind: float(counts.get(name, 0)) / n for kind, counts in shares.items()}}
+        {"feature": named(name, names), **{kind: float(counts.get(name, 0)) / n for kind, counts in shares.items()}}
         for name in most
     ]
 

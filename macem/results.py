@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from macem.errors import OptionError
-from macem.reasons import is_missing, listed, readable, readable_pair, sentence
+from macem.reasons import is_missing, listed, named, readable, readable_pair, sentence
 
 __all__ = ["Contrast", "Explanation", "Explanations", "Status"]
 
@@ -170,7 +170,7 @@ class Contrast:
         if not self.changes:
             return "base values alone"
         pairs = [(name, readable_pair(*self.changes[name])) for name in self.ranked]
-        return "; ".join(f"{name} {start}{ARROW}{end}" for name, (start, end) in pairs)
+        return "; ".join(f"{named(name)} {start}{ARROW}{end}" for name, (start, end) in pairs)
 
 
 @_shows_as_series("original", "probabilities", "base")
@@ -256,7 +256,7 @@ class Explanation:
             changes = []
             for name in contrast.ranked:
                 start, end = _quoted_pair(*contrast.changes[name])
-                words = {"feature": names.get(name, str(name)), "from": start, "to": end}
+                words = {"feature": named(name, names), "from": start, "to": end}
                 changes.append(sentence(templates, f"{contrast.kind}_change", **words))
             outcome = "base" if contrast.kind == "positive" and contrast.found and not changes else contrast.status.name
             if contrast.target is not None and contrast.target == self.prediction:
@@ -300,7 +300,7 @@ class Explanation:
         header = ["feature", "base", "row", *(contrast.kind for contrast in found)]
         changed = dict.fromkeys(name for contrast in found for name in contrast.ranked)
         columns = [self.base, self.original, *(contrast.values for contrast in found if contrast.values is not None)]
-        return [header, *([str(name), *(readable(column[name]) for column in columns)] for name in changed)]
+        return [header, *([named(name), *(readable(column[name]) for column in columns)] for name in changed)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -387,7 +387,7 @@ class Explanations(Sequence[Explanation]):
             if explanation.error is not None:
                 lines.append((row, None, None, prediction, None, None, None, "", 0, None, explanation.error))
             for contrast in explanation.contrasts:
-                changed = ", ".join(str(name) for name in contrast.ranked)
+                changed = ", ".join(map(named, contrast.ranked))
                 lines.append(
                     (
                         row,

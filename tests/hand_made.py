@@ -62,6 +62,18 @@ def explanation(index: Any = 7, error: str | None = None, **row: Any) -> Explana
     return Explanation(index, original, "bad", probabilities, base, positive, negative)
 
 
+def two_levels() -> Explanation:
+    """The rejected application in a table whose columns have two levels, of which the second may be empty."""
+    names = {"duration": ("loan", "duration"), "purpose": ("loan", "purpose"), "amount": ("loan", "amount")}
+    names |= {"age": ("age", "")}
+    columns = pd.MultiIndex.from_tuples([names[name] for name in BASE])
+    plain = explanation()
+    original, base = plain.original.set_axis(columns), plain.base.set_axis(columns)
+    positive = contrast("positive", base, {names["duration"]: 36}, "bad")
+    negative = contrast("negative", original, {names["purpose"]: "radio/tv", names["age"]: 50}, "good")
+    return Explanation(plain.index, original, "bad", plain.probabilities, base, positive, negative)
+
+
 def explanations(n: int = 3) -> Explanations:
     """A batch with every outcome: found, the base alone, none, out of budget, an error."""
     rows = [explanation(index) for index in range(n)]

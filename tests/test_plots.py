@@ -11,7 +11,7 @@ import pytest
 
 from macem.errors import OptionError
 from macem.results import Explanations
-from tests.hand_made import explanation, explanations
+from tests.hand_made import explanation, explanations, two_levels
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -56,6 +56,14 @@ def test_long_names_and_dollars() -> None:
     ax.set_title(name.replace("$", r"\$"))
     ax.figure.canvas.draw()
     assert max(len(line) for text in texts(ax)[:12] for line in text.split("\n")) < 200
+
+
+def test_names_of_two_levels_are_drawn_with_a_slash() -> None:
+    one = two_levels()
+    for ax in (plots.plot_explanation(one), plots.plot_application(one)[0], plots.plot_batch(Explanations((one,)))[0]):
+        shown = " ".join(texts(ax))
+        assert "loan / duration" in shown
+        assert "('" not in shown
 
 
 def test_names_break_between_their_words() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from macem.results import Explanations
-from tests.hand_made import explanation, explanations
+from tests.hand_made import explanation, explanations, two_levels
 
 pytest.importorskip("jinja2")
 
@@ -50,6 +51,13 @@ def test_hostile_names_and_values_are_escaped() -> None:
     text = report.render(batch, title=hostile, names={"purpose": hostile}, labels={"bad": hostile})
     assert sum(tag == "script" for tag, _ in Reader(text).tags) == 1
     assert "alert(1)</script>" not in text
+
+
+def test_names_of_two_levels_are_read_with_a_slash() -> None:
+    text = html.unescape(report.render(Explanations((two_levels(),)), names={("age", ""): "years"}))
+    assert text.count("loan / duration") > 3  # in the list, the frequencies, the reason and the table
+    assert "years: 33" in text
+    assert "('" not in text
 
 
 def test_wide_rows_leave_out_their_values() -> None:

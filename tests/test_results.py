@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import pickle
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from macem.errors import OptionError
 from macem.reasons import listed, readable, readable_pair
 from macem.results import Explanations, Status
-from tests.hand_made import contrast, explanation, explanations
+from tests.hand_made import contrast, explanation, explanations, two_levels
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,19 @@ def test_it_is_a_sequence() -> None:
     assert isinstance(batch[1:3], Explanations)
     assert batch[1:3].provenance == batch.provenance
     assert batch[1] in batch
+
+
+def test_names_of_two_levels_are_read_with_a_slash_and_are_tuples_in_the_data() -> None:
+    one = two_levels()
+    batch = Explanations((one,))
+    assert batch.to_frame()["feature"].tolist() == [("loan", "duration"), ("loan", "purpose"), ("age", "")]
+    assert batch.summary()["changed"].tolist() == ["loan / duration", "loan / purpose, age"]
+    assert repr(one.negative) == "<Contrast negative: loan / purpose new car → radio/tv; age 33 → 50>"
+    assert 'if loan / purpose were "radio/tv" instead of "new car" and age were 50' in one.reason()
+    assert "years were 50 instead of 33" in one.reason(names={("age", ""): "years"})
+    for text in (str(one), str(batch), one._repr_html_(), batch._repr_html_()):
+        assert "loan / duration" in text
+        assert "('" not in html.unescape(text)
 
 
 def test_duplicate_and_tuple_labels() -> None:
