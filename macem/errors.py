@@ -5,6 +5,8 @@ A message names the thing that is wrong, the value found, and ends in what to do
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AdapterError",
     "DataError",
@@ -52,7 +54,18 @@ class ModelChangedError(ModelError, RuntimeError):
 
 
 class OracleError(MacemError, RuntimeError):
-    """A model that failed, or answered nonsense, while it was being asked."""
+    """A model that failed, or answered nonsense, while it was being asked.
+
+    Attributes
+    ----------
+    asked : (oracle, table) or None
+        The black box and the batch that it failed on, where they are known.
+    """
+
+    asked: tuple[Any, Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args  # a function that was asked need not pickle
 
 
 class AdapterError(MacemError, ImportError):

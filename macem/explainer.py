@@ -28,7 +28,7 @@ from macem.errors import (
 from macem.features import Features, Form
 from macem.kernel import F8, I8, Plan, TreeEnsemble
 from macem.options import SearchOptions
-from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, narrowed
 from macem.results import Contrast, Explanation, Explanations, Status, rows_of
 from macem.search import Limits, Work
 from macem.strategies.densities import density_from
@@ -311,7 +311,8 @@ class Explainer:
             form = self.features.form(table)
             cells = (form.cells.copy(), self._bases(form))
             original, base = (rows_of(them, table.columns, table.index)[0] for them in cells)
-            return [Explanation(table.index[0], original, None, None, base, error=str(error))]
+            told = str(error) if limits.passed else narrowed(error, form.model_table)
+            return [Explanation(table.index[0], original, None, None, base, error=told)]
 
     def _explain_rows(
         self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits

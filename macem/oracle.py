@@ -16,8 +16,9 @@ from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelEr
 from macem.kernel import F8, TreeEnsemble
 from macem.trees import Member, pack
 
-__all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "has_several_outputs", "link_exactly"]
+__all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "has_several_outputs", "link_exactly", "narrowed"]
 
+MOST_NAMED = 10  # columns in the text of an error
 SUM_TOLERANCE = 1e-4  # float32 probabilities of a hundred classes sum to one within this
 
 
@@ -281,7 +282,11 @@ class BlackBoxOracle:
         if n_rows == 0:
             return np.empty((0, 0 if self._classes is None else len(self._classes)))
         question = "predict_proba" if hasattr(self.model, "predict_proba") else "__call__"
-        answer = self._probabilities(self._ask(question, X), X)
+        try:
+            answer = self._probabilities(self._ask(question, X), X)
+        except OracleError as error:
+            error.asked = self, X
+            raise
         if self._classes is None:
             self._classes = self._labels = np.arange(answer.shape[1])
         return answer
@@ -354,6 +359,52 @@ class BlackBoxOracle:
 
     def _refuse(self, what: str, remedy: str) -> NoReturn:
         raise OracleError(f"{_name(self.model)} does not answer with probabilities: {what}. {remedy}")
+
+
+def narrowed(error: MacemError, row: Any) -> str:
+    """The text of an error, and the values that a black box fails on, found by asking halves of the batch again.
+
+    Parameters
+    ----------
+    error : MacemError
+    row : table of one row
+        The explained row as the model takes it; what the model was asked is told by where it differs. A model that
+        fails on the row itself is asked no further.
+    """
+    if not isinstance(error, OracleError) or error.asked is None:
+        return str(error)
+    oracle, batch = error.asked
+    if type(batch) is not type(row) or _names(batch) != _names(row):  # a part of a model, in columns of its own
+        return str(error)
+    if (len(batch) == 1 and not _differing(batch, row)) or _fails(oracle, row):
+        return f"{error} It fails on the row itself; if on every row, see whether the model or the service is up."
+    while len(batch) > 1:
+        half, rows = len(batch) // 2, getattr(batch, "iloc", batch)
+        batch = rows[:half] if _fails(oracle, rows[:half]) else rows[half:]
+    differing = _differing(batch, row)
+    if not differing or not _fails(oracle, batch):
+        return f"{error} Asked again in smaller batches it answers: it fails at times, or on large batches."
+    values = ", ".join(f"column {name!r} is {value!r}" for name, value in differing[:MOST_NAMED])
+    more = f", {len(differing) - MOST_NAMED} more columns differ" if len(differing) > MOST_NAMED else ""
+    return f"{error} It fails where {values}{more}, and all else is as in the row."
+
+
+def _fails(oracle: Oracle, X: Any) -> bool:
+    try:
+        oracle.predict_proba(X)
+    except MacemError:
+        return True
+    return False
+
+
+def _differing(batch: Any, row: Any) -> list[tuple[Any, Any]]:
+    """Columns in which the first row of a batch is not as the row, as they are written, and what it holds there."""
+    cells, own = (np.asarray(table, dtype=object)[0].tolist() for table in (batch, row))
+    return [(name, cell) for name, cell, mine in zip(_names(row), cells, own, strict=True) if str(cell) != str(mine)]
+
+
+def _names(table: Any) -> list[Any]:
+    return list(table.columns) if hasattr(table, "columns") else list(range(table.shape[1]))
 
 
 _REMEDY = (

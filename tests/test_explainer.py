@@ -6,8 +6,10 @@ import copy
 import io
 import pickle
 import random
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,7 +28,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer, SearchOptions, Status, oracle_for
-from macem.errors import DataError, ModelChangedError, OptionError, TableMismatchWarning
+from macem.errors import DataError, ModelChangedError, OptionError, OracleError, TableMismatchWarning
 from macem.results import Explanations
 
 QUICK = SearchOptions(n_steps=4, n_directions=6)
@@ -370,6 +372,84 @@ def test_rows_that_fail_lose_no_others() -> None:
         assert explanations[mine].error is None
         for a, b in zip(explanations[mine].contrasts, alone[theirs].contrasts, strict=True):
             assert (a.status, a.distance) == (b.status, b.distance)
+
+
+class Failing:
+    """A function that fails where told once it is armed, and keeps what it was asked since then."""
+
+    def __init__(self, fails: Callable[[list[np.ndarray]], bool]) -> None:
+        self.fails, self.armed, self.asked = fails, False, list[np.ndarray]()
+
+    def __call__(self, X: Any) -> np.ndarray:
+        X = np.asarray(X)
+        self.asked += [X] * self.armed
+        if self.armed and self.fails(self.asked):
+            raise ValueError("no such branch")
+        return rising(X)
+
+
+def failure(fails: Callable[[list[np.ndarray]], bool], **call: Any) -> tuple[str, list[np.ndarray]]:
+    """The error of one row, and all that the model was asked about it."""
+    model = Failing(fails)
+    explainer = Explainer(model, pd.DataFrame(BACKGROUND, columns=["a", "b"]), options=QUICK)
+    model.armed = True
+    (explanation,) = explainer.explain([{"a": 7.0, "b": 4.0}], **call)
+    assert explanation.error is not None
+    assert "no such branch" in explanation.error
+    return explanation.error, model.asked
+
+
+def test_the_error_of_a_row_names_the_values_that_fail() -> None:
+    error, asked = failure(lambda asked: bool((asked[-1][:, 0] < 5.0).any()))
+    told = re.search(
+        r" It fails where (column 'a' is (.*?))(, column 'b' is .*)?, and all else is as in the row\.$", error
+    )
+    assert told is not None, error
+    assert float(told[2]) < 5.0
+    first = next(at for at, X in enumerate(asked) if (X[:, 0] < 5.0).any())
+    assert len(asked) - first - 1 <= np.log2(len(asked[first])) + 3  # the row, the halves, and what is left of them
+
+
+@pytest.mark.parametrize(
+    ("fails", "told", "n_more"),
+    [
+        (lambda asked: True, "It fails on the row itself; if on every row, see whether", 0),
+        (lambda asked: len(asked) > 2, "It fails on the row itself; if on every row, see whether", 1),
+        (lambda asked: len(asked) == 3, "Asked again in smaller batches it answers", None),
+        (lambda asked: len(asked[-1]) > 3, "Asked again in smaller batches it answers", None),
+    ],
+    ids=["from the start", "from now on", "once", "on large batches"],
+)
+def test_no_value_is_blamed_for_a_model_that_is_down_or_fails_at_times(
+    fails: Any, told: str, n_more: int | None
+) -> None:
+    error, asked = failure(fails)
+    assert told in error
+    assert "column" not in error
+    if n_more is not None:
+        assert len(asked) - next(n for n in range(1, len(asked) + 1) if fails(asked[:n])) == n_more
+
+
+def test_a_failure_after_the_time_limit_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def late(asked: list[np.ndarray]) -> bool:
+        now[0] += 10.0 * (len(asked) == 3)
+        return len(asked) >= 3
+
+    error, asked = failure(late, time_limit=5.0)
+    assert len(asked) == 3
+    assert "It fails" not in error
+
+
+def test_an_error_pickles_without_the_function_that_was_asked() -> None:
+    def broken(X: Any) -> Any:
+        raise ValueError("no such branch")
+
+    with pytest.raises(OracleError) as error:
+        Explainer(broken, BACKGROUND)
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
 
 
 @pytest.mark.parametrize("number", [1e308, -1.7e308])

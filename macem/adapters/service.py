@@ -143,7 +143,8 @@ class RemoteModel:
         table = self._table(X)
         if len(table) == 0:
             return np.empty((0, len(getattr(self, "classes_", ()))))
-        parts = [table[first : first + self.batch_size] for first in range(0, len(table), self.batch_size)]
+        rows = getattr(table, "iloc", table)
+        parts = [rows[first : first + self.batch_size] for first in range(0, len(table), self.batch_size)]
         return np.concatenate([self._ask(part) for part in parts])
 
     def close(self) -> None:
