@@ -1,12 +1,16 @@
-"""What goes on around numba while it compiles the kernel."""
+"""What the kernel needs of numba beyond its decorators: two instructions, and rest for Python while it compiles."""
 
 from __future__ import annotations
 
 import gc
+from typing import Any
 
+from llvmlite import ir
+from numba import config, types
 from numba.core import event
+from numba.extending import intrinsic
 
-__all__ = ["rest_collector_for"]
+__all__ = ["prefetch", "rest_collector_for", "trailing_zeros"]
 
 
 class _RestingCollector(event.Listener):
@@ -44,3 +48,36 @@ class _RestingCollector(event.Listener):
 def rest_collector_for(module: str) -> None:
     """Keep the garbage collector at rest whenever functions of a module are compiled."""
     event.register("numba:compile", _RestingCollector(module))  # type: ignore[no-untyped-call]  # numba's own
+
+
+def prefetch(array: Any, place: Any) -> None:
+    """Ask memory for an element of a contiguous array, by its place, some time before it is read."""
+
+
+def trailing_zeros(word: Any) -> Any:
+    """The place of the lowest bit that is set in a word."""
+    return (int(word) & -int(word)).bit_length() - 1
+
+
+def _compiled_prefetch(context: Any, array: Any, place: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = target.make_array(array)(target, builder, arguments[0]).data
+        address = builder.gep(first, [arguments[1]])
+        word = ir.IntType(32)
+        told = ir.FunctionType(ir.VoidType(), [address.type, word, word, word])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], told)
+        builder.call(function, [address, word(0), word(3), word(1)])  # to read, soon again, data
+        return target.get_dummy_value()
+
+    return types.void(array, place), generate
+
+
+def _compiled_trailing_zeros(context: Any, word: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return word(word), generate
+
+
+if not config.DISABLE_JIT:  # in plain Python they stay as they are
+    prefetch, trailing_zeros = intrinsic(_compiled_prefetch), intrinsic(_compiled_trailing_zeros)

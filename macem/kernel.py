@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from macem.compiling import rest_collector_for
+from macem.compiling import prefetch, rest_collector_for, trailing_zeros
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
@@ -211,6 +211,12 @@ def node_at(table: TreeEnsemble, at: np.uint64) -> tuple[np.uint64, np.uint64, n
 
 
 @inlined
+def expect_node(table: TreeEnsemble, at: np.uint64) -> None:
+    """Have a node brought from memory that will be asked for after some others."""
+    prefetch(table.nodes, at << np.uint64(table.wide))
+
+
+@inlined
 def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.uint64) -> np.uint64:
     """1 if a key goes right at a node, else 0; the one place where missing values and categories are told apart."""
     one = np.uint64(1)
@@ -230,7 +236,7 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
 
 LANES = 8  # trees that are walked side by side, so that a processor waits for memory eight times less
 BLOCK = 64  # rows whose keys stay in the first cache while a group of trees is walked
-BRANCH_STRIDE = 3  # the same for branches, which are shorter
+BRANCHES = 128  # the same for branches; what is noted of them stays in the first cache
 STRIDE = 6  # levels at most between looks for the end; 4 to 8 measure alike
 
 
@@ -1361,6 +1367,8 @@ REACH = record(
     home=np.int64,  # the cell of the state itself
     low=np.int64,  # cells that a move may reach: feasible, and cheap enough
     high=np.int64,
+    asked_from=np.uint64,  # a node at which the path may be left for them: from this place among the cuts on,
+    n_asked=np.uint64,  # so many
     gap_low=np.int64,  # cells between that are not feasible
     gap_high=np.int64,
     first_word=np.int64,  # the same for levels, as bits of `Scratch.reachable`
@@ -1395,10 +1403,12 @@ class Scratch(NamedTuple):
     reach: Records  # (d,) REACH
     reachable: U8  # (n_words,) levels that a move may reach
     own_levels: U8  # (n_words,) levels with which the tree being walked keeps to its own leaf
+    fork: U8  # (8, depth + 1) nodes at which a path may be left, packed: node 63 | whether the path goes right 1
+    n_forks: I8  # (8,)
     branch: Records  # BRANCH, a stack
-    lane: Records  # (8,) BRANCH, those that are being walked
-    at: U8  # (8,) where
-    noted: Records  # BRANCH, that have come to a leaf
+    walked: Records  # (128,) BRANCH, those that are being walked
+    at: U8  # (128,) where, packed: place in `walked` 32 | node 32
+    ended: U8  # (128,) the same, of those that have come to a leaf
     step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell; zero between calls
     entered: U8  # one bit a cell: some step is not zero
     level: F8  # (L, n_outputs) change of the raw outputs at a level; zero between calls
@@ -1441,15 +1451,13 @@ def cell_of(axes: Axes, feature: int, code: float) -> int:
     """The cell (cut[c - 1], cut[c]] that a number lies in."""
     if axes.single == 1:
         code = np.float64(np.float32(code))
-    low = axes.feature[feature].first_cut
-    high = axes.feature[feature + 1].first_cut
-    while low < high:
-        middle = (low + high) // 2
-        if axes.cut[middle] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low - axes.feature[feature].first_cut
+    first = axes.feature[feature].first_cut
+    low, n_left = first, axes.feature[feature + 1].first_cut - first
+    while n_left > 0:  # a product in place of a jump that would be guessed wrong half the time
+        half = (n_left + 1) >> 1
+        low += half * np.int64(axes.cut[low + half - 1] < code)
+        n_left -= half
+    return low - first
 
 
 @inlined
@@ -1589,6 +1597,8 @@ def find_reach(
         reach.home = cell_of(axes, feature, scratch.codes[0, feature])
         reach.low = reach.home
         reach.high = reach.home
+        reach.asked_from = np.uint64(0)
+        reach.n_asked = np.uint64(0)
         reach.moves = False
         if not cell.movable:
             continue
@@ -1608,6 +1618,7 @@ def find_reach(
                             bits |= bit
                             reach.moves = True
                 scratch.reachable[reach.first_word + word] = bits
+            reach.n_asked = MISSING if reach.moves else np.uint64(0)  # levels are looked at one by one
             continue
         step = np.inf
         if spare < np.inf:  # the numbers whose own cost is below what is to spare, and a little more
@@ -1628,6 +1639,8 @@ def find_reach(
             reach.gap_low = min(reach.gap_low, last + 1)
             reach.gap_high = max(reach.gap_high, first - 1)
             reach.moves = True
+        reach.asked_from = np.uint64(reach.low)
+        reach.n_asked = np.uint64(reach.high - reach.low)
 
 
 @inner
@@ -1635,58 +1648,85 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
     """Collect, over all trees, how the raw outputs change when one feature alone leaves its cell or level.
 
     A move of one feature leaves the path of the state at one of its nodes; the branches that begin there are walked
-    eight at a time, like whole trees.
+    many at a time, like whole trees. Three nodes of four ask for what no move of their feature changes: the others are
+    listed first, without a jump that a processor would have to guess.
     """
     for feature in range(scratch.reach.size):
         scratch.reach[feature].tree = -1
-    room = scratch.branch.size // 2  # the other half is for branches that part below
+    n_trees = table.tree.size - 1
     n_branches = np.int64(0)
-    for tree in range(table.tree.size - 1):
-        own = scratch.leaf[tree]
-        at = np.uint64(table.tree[tree].first)
-        while at != own:
-            split, flags, feature, left = node_at(table, at)
-            child = at + left
-            right = goes_right(table, split, flags, scratch.keys[0, feature])
-            here = at
-            at = child + right
-            reach = scratch.reach[feature]
-            if not reach.moves:
-                continue
-            n_words = axes.feature[feature].n_words
-            fresh = reach.tree != tree
-            reach.tree = tree
+    for first in range(0, n_trees, LANES):
+        n_lanes = min(np.int64(LANES), n_trees - first)
+        for lane in range(n_lanes):
+            scratch.at[lane] = np.uint64(table.tree[first + lane].first)
+            scratch.n_forks[lane] = 0
+        on = np.uint64(1)
+        while on != np.uint64(0):
+            on = np.uint64(0)
+            for lane in range(n_lanes):
+                at = scratch.at[lane]
+                split, flags, feature, left = node_at(table, at)
+                right = goes_right(table, split, flags, scratch.keys[0, feature])
+                reach, n_forks = scratch.reach[feature], scratch.n_forks[lane]
+                scratch.fork[lane, n_forks] = at << np.uint64(1) | right
+                asked = np.uint64(axes.node_cut[at]) - reach.asked_from < reach.n_asked
+                scratch.n_forks[lane] = n_forks + np.int64(asked & (left != np.uint64(0)))
+                at += left + right
+                expect_node(table, at)
+                prefetch(axes.node_cut, at)
+                scratch.at[lane] = at
+                on |= left
+        for lane in range(n_lanes):
+            n_branches = push_branches(table, axes, plan, scratch, lane, first + lane, n_branches)
+    walk_branches(table, axes, plan, scratch, n_branches)
+
+
+@inlined
+def push_branches(
+    table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, lane: int, tree: int, n_branches: int
+) -> int:
+    """Find the branches that begin beside a path, with the cells or levels that lead there."""
+    room = scratch.branch.size - scratch.walked.size * table.depth  # the rest is for branches that part below
+    for fork in range(scratch.n_forks[lane]):
+        word = scratch.fork[lane, fork]
+        here, right = word >> np.uint64(1), word & np.uint64(1)
+        _, _, feature, left = node_at(table, here)
+        away = here + left + (np.uint64(1) - right)
+        expect_node(table, away)
+        place = axes.node_cut[here]
+        reach = scratch.reach[feature]
+        n_words = axes.feature[feature].n_words
+        fresh = reach.tree != tree
+        reach.tree = tree
+        if n_branches + max(n_words, np.int64(1)) > room:
+            walk_branches(table, axes, plan, scratch, n_branches)
+            n_branches = np.int64(0)
+        if n_words == 0:
             own_low = reach.low if fresh else reach.own_low
             own_high = reach.high if fresh else reach.own_high
-            away = child + (np.uint64(1) - right)
-            place = axes.node_cut[here]
-            if n_branches + max(n_words, np.int64(1)) > room:
-                walk_branches(table, axes, plan, scratch, n_branches)
-                n_branches = np.int64(0)
-            if n_words == 0:
-                below, above = min(own_high, place), max(own_low, place + 1)
-                low = own_low if right else above
-                high = below if right else own_high
-                reach.own_low = above if right else own_low
-                reach.own_high = own_high if right else below
-                low = reach.gap_high + 1 if (reach.gap_low <= low) & (low <= reach.gap_high) else low
-                high = reach.gap_low - 1 if (reach.gap_low <= high) & (high <= reach.gap_high) else high
-                # noted in any case, and written over where no cell leads there: nothing here can be foreseen
-                push_branch(scratch, n_branches, away, feature, tree, low, high, np.uint64(0))
-                n_branches += np.int64(low <= high)
-                continue
-            if fresh:
-                for word in range(n_words):
-                    scratch.own_levels[reach.first_word + word] = scratch.reachable[reach.first_word + word]
-            for word in range(n_words):
-                kept = scratch.own_levels[reach.first_word + word]
-                leftward = axes.level_word[place + word]
-                levels = kept & (leftward if right else ~leftward)
-                scratch.own_levels[reach.first_word + word] = kept & ~levels
-                if levels:
-                    push_branch(scratch, n_branches, away, feature, tree, word, word, levels)
-                    n_branches += 1
-    walk_branches(table, axes, plan, scratch, n_branches)
+            below, above = min(own_high, place), max(own_low, place + 1)
+            low = own_low if right else above
+            high = below if right else own_high
+            reach.own_low = above if right else own_low
+            reach.own_high = own_high if right else below
+            low = reach.gap_high + 1 if (reach.gap_low <= low) & (low <= reach.gap_high) else low
+            high = reach.gap_low - 1 if (reach.gap_low <= high) & (high <= reach.gap_high) else high
+            # noted in any case, and written over where no cell leads there
+            push_branch(scratch, n_branches, away, feature, tree, low, high, np.uint64(0))
+            n_branches += np.int64(low <= high)
+            continue
+        if fresh:
+            for number in range(n_words):
+                scratch.own_levels[reach.first_word + number] = scratch.reachable[reach.first_word + number]
+        for number in range(n_words):
+            kept = scratch.own_levels[reach.first_word + number]
+            leftward = axes.level_word[place + number]
+            levels = kept & (leftward if right else ~leftward)
+            scratch.own_levels[reach.first_word + number] = kept & ~levels
+            if levels:
+                push_branch(scratch, n_branches, away, feature, tree, number, number, levels)
+                n_branches += 1
+    return n_branches
 
 
 @inlined
@@ -1705,88 +1745,90 @@ def push_branch(
 
 @inner
 def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_branches: int) -> None:
-    """Walk branches with the cells or levels that lead there, and note how those change the raw outputs."""
-    n_walked = 0
-    n_noted = 0
-    while n_walked < LANES and n_branches > 0:
-        n_branches -= 1
-        scratch.lane[n_walked] = scratch.branch[n_branches]
-        scratch.at[n_walked] = scratch.branch[n_branches].node
-        n_walked += 1
-    while n_walked > 0:
-        for _ in range(BRANCH_STRIDE):
-            for lane in range(n_walked):
-                here = scratch.at[lane]
+    """Walk branches with the cells or levels that lead there, and note how those change the raw outputs.
+
+    All of a batch go down a level at a time. Whether one ends there is a sum, not a jump that would be guessed wrong.
+    """
+    node_bits, number_bits = np.uint64(0xFFFFFFFF), np.uint64(32)
+    while n_branches > 0:
+        n_walked = min(n_branches, scratch.walked.size)
+        n_branches -= n_walked
+        for number in range(n_walked):
+            branch = scratch.branch[n_branches + number]
+            scratch.walked[number] = branch
+            scratch.at[number] = branch.node | np.uint64(number) << number_bits
+        n_ended = np.int64(0)
+        while n_walked > 0:
+            n_on = np.int64(0)
+            for number in range(n_walked):
+                word = scratch.at[number]
+                here = word & node_bits
                 split, flags, asked, left = node_at(table, here)
-                branch = scratch.lane[lane]
-                below = here + left + goes_right(table, split, flags, scratch.keys[0, asked])
-                scratch.at[lane] = here if asked == branch.feature else below
-        lane = np.int64(0)
-        while lane < n_walked:
-            branch = scratch.lane[lane]
-            node = scratch.at[lane]
-            split, flags, asked, left = node_at(table, node)
-            if left == np.uint64(0):
-                scratch.noted[n_noted] = branch
-                scratch.noted[n_noted].node = node
-                n_noted += 1
-                if n_noted == scratch.noted.size:
-                    note_leaves(table, axes, plan, scratch, n_noted)
-                    n_noted = 0
-                if n_branches > 0:
-                    n_branches -= 1
-                    scratch.lane[lane] = scratch.branch[n_branches]
-                    scratch.at[lane] = scratch.branch[n_branches].node
+                ends = left == np.uint64(0)
+                branch = scratch.walked[word >> number_bits]
+                if asked == branch.feature and not ends:
+                    to, n_branches = part_branch(scratch, axes, branch, n_branches, axes.node_cut[here], here + left)
                 else:
-                    n_walked -= 1
-                    scratch.lane[lane] = scratch.lane[n_walked]
-                    scratch.at[lane] = scratch.at[n_walked]
-                    continue
-            elif asked == branch.feature:
-                n_branches = part_branch(axes, scratch, lane, n_branches, axes.node_cut[node], node + left)
-            lane += 1
-    note_leaves(table, axes, plan, scratch, n_noted)
+                    to = here + left + goes_right(table, split, flags, scratch.keys[0, asked])
+                scratch.ended[n_ended] = word
+                n_ended += np.int64(ends)
+                expect_node(table, to)
+                scratch.at[n_on] = to | word & ~node_bits
+                n_on += np.int64(not ends)
+            n_walked = n_on
+        note_leaves(table, axes, plan, scratch, n_ended)
 
 
 @inlined
-def part_branch(axes: Axes, scratch: Scratch, lane: int, n_branches: int, place: int, below: np.uint64) -> int:
+def part_branch(
+    scratch: Scratch, axes: Axes, branch: Any, n_branches: int, place: int, below: np.uint64
+) -> tuple[np.uint64, int]:
     """Send a branch's cells or levels on at a node that asks for their feature, some of them later."""
-    branch = scratch.lane[lane]
     right = below + np.uint64(1)
+    to = below
     if branch.levels:
         leftward = branch.levels & axes.level_word[place + branch.low]
         rest = branch.levels & ~leftward
         if leftward == np.uint64(0):
-            scratch.at[lane] = right
-            return n_branches
-        if rest:
+            to = right
+        elif rest:
             push_branch(scratch, n_branches, right, branch.feature, branch.tree, branch.low, branch.low, rest)
             n_branches += 1
             branch.levels = leftward
     elif branch.low > place:
-        scratch.at[lane] = right
-        return n_branches
+        to = right
     elif branch.high > place:
         push_branch(scratch, n_branches, right, branch.feature, branch.tree, place + 1, branch.high, np.uint64(0))
         n_branches += 1
         branch.high = place
-    scratch.at[lane] = below
-    return n_branches
+    return to, n_branches
 
 
 @inlined
-def note_leaves(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_noted: int) -> None:
+def note_leaves(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_ended: int) -> None:
     """Note how the leaves that some cells or levels lead to differ from the state's own.
 
     Many in a row, so that memory is asked for the next ones while it answers.
     """
-    for number in range(n_noted):
-        branch = scratch.noted[number]
-        leaf, own, tree, feature = branch.node, scratch.leaf[branch.tree], table.tree[branch.tree], branch.feature
+    width, n_outputs = np.uint64(table.values.shape[1]), table.start.size
+    for number in range(n_ended):
+        word = scratch.ended[number]
+        branch = scratch.walked[word >> np.uint64(32)]
+        prefetch(table.values, (word & np.uint64(0xFFFFFFFF)) * width)
+        first_cell = np.int64(axes.feature[branch.feature].first_cut + 2 * np.int64(branch.feature))
+        prefetch(scratch.step, (first_cell + branch.low) * n_outputs)
+        prefetch(scratch.step, (first_cell + branch.high + 1) * n_outputs)
+        prefetch(axes.cut, np.int64(axes.feature[branch.feature].first_cut) + branch.low)
+        prefetch(axes.cut, np.int64(axes.feature[branch.feature].first_cut) + branch.high)
+    for number in range(n_ended):
+        word = scratch.ended[number]
+        branch = scratch.walked[word >> np.uint64(32)]
+        leaf, feature = word & np.uint64(0xFFFFFFFF), branch.feature
+        own, tree = scratch.leaf[branch.tree], table.tree[branch.tree]
         if branch.levels:
             levels = branch.levels
             while levels:
-                level = plan.feature[feature].first_level + 64 * branch.low + lowest_bit(levels)
+                level = plan.feature[feature].first_level + 64 * branch.low + np.int64(trailing_zeros(levels))
                 levels &= levels - np.uint64(1)
                 for place in range(tree.width):
                     column = np.uint64(place)
@@ -1802,6 +1844,17 @@ def note_leaves(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n
             scratch.step[leave, tree.output + place] -= change
         scratch.entered[enter >> 6] |= np.uint64(1) << np.uint64(enter & 63)
         scratch.entered[leave >> 6] |= np.uint64(1) << np.uint64(leave & 63)
+
+
+@inlined
+def enter_cell(scratch: Scratch, at: int, n_outputs: int) -> None:
+    """Change the raw outputs as on entering a cell, and forget that it was entered."""
+    block, bit = at >> 6, np.uint64(1) << np.uint64(at & 63)
+    if scratch.entered[block] & bit:
+        scratch.entered[block] &= ~bit
+        for output in range(n_outputs):
+            scratch.change[output] += scratch.step[at, output]
+            scratch.step[at, output] = 0.0
 
 
 @spliced
@@ -1853,9 +1906,7 @@ def axis_moves(
         cell = reach.low
         while cell <= reach.high:
             at = cell_first + cell
-            if (scratch.entered[at >> 6] >> np.uint64(at & 63)) & np.uint64(1):
-                for output in range(n_outputs):
-                    scratch.change[output] += scratch.step[at, output]
+            enter_cell(scratch, at, n_outputs)
             end = next_entered(scratch.entered, at + 1, cell_first + reach.high + 1) - cell_first
             low = -np.inf if cell == 0 else axes.cut[cut_first + cell - 1]
             high = np.inf if cut_first + end > axes.feature[feature + 1].first_cut else axes.cut[cut_first + end - 1]
@@ -1873,23 +1924,12 @@ def axis_moves(
                     move.cost = cost
                     n_moves += 1
             cell = end
-        at = next_entered(scratch.entered, cell_first + reach.low, cell_first + reach.high + 2)
-        while at < cell_first + reach.high + 2:
-            for output in range(n_outputs):
-                scratch.step[at, output] = 0.0
-            scratch.entered[at >> 6] &= ~(np.uint64(1) << np.uint64(at & 63))
-            at = next_entered(scratch.entered, at + 1, cell_first + reach.high + 2)
+        enter_cell(scratch, cell_first + reach.high + 1, n_outputs)
     judge_scores(table, weights, problems, p, scratch.scores, n_moves, moves, scratch)
     return n_moves
 
 
 @inlined
-def lowest_bit(word: np.uint64) -> int:
-    """The place of the lowest bit set: a power of two is exact as a float, and its exponent is read off."""
-    return math.frexp(np.float64(word & (~word + np.uint64(1))))[1] - 1
-
-
-@inner
 def next_entered(entered: U8, first: int, end: int) -> int:
     """The first marked cell from `first` on, or `end`."""
     block = first >> 6
@@ -1899,7 +1939,7 @@ def next_entered(entered: U8, first: int, end: int) -> int:
         if block << 6 >= end:
             return end
         word = entered[block]
-    return min((block << 6) + lowest_bit(word), end)
+    return min((block << 6) + np.int64(trailing_zeros(word)), end)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -2169,12 +2209,20 @@ def jump(
     moves, numbers = scratch.moves, scratch.numbers
     own_cost = beam.state[slot, state].cost
     steepest = 0.0
-    for move in range(n_moves):
+    n_listed, n_moves = n_moves, 0
+    for move in range(n_listed):  # those that are worth something at some price move up
         one = moves[move]
         gain = one.margin - own_margin
         extra = one.cost - own_cost
         if gain * extra > 0.0:
             steepest = max(steepest, gain / extra)
+        if gain > 0.0 or extra < 0.0:
+            kept = moves[n_moves]
+            kept.feature = one.feature
+            kept.number = one.number
+            kept.margin = gain
+            kept.cost = extra
+            n_moves += 1
     price = steepest
     before = own_cost
     for _ in range(JUMPS):
@@ -2190,10 +2238,10 @@ def jump(
             gain = 0.0
             while move < n_moves and moves[move].feature == feature:
                 one = moves[move]
-                worth = one.margin - own_margin - price * (one.cost - own_cost)
+                worth = one.margin - price * one.cost
                 if worth > most:
                     most = worth
-                    gain = one.margin - own_margin
+                    gain = one.margin
                     numbers[feature] = one.number
                 move += 1
             if most > 0.0:

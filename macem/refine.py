@@ -159,11 +159,13 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         reach=reach,
         reachable=np.zeros(n_words[-1], np.uint64),
         own_levels=np.zeros(n_words[-1], np.uint64),
-        # half for what begins on a path; in the rest, each of the eight that are walked parts at most once a level
-        branch=kernel.records(kernel.BRANCH, 2 * kernel.LANES * (table.depth + trees.MOST_LEVEL_WORDS + 1)),
-        lane=kernel.records(kernel.BRANCH, kernel.LANES),
-        at=np.zeros(kernel.LANES, np.uint64),
-        noted=kernel.records(kernel.BRANCH, kernel.BLOCK),
+        fork=np.zeros((kernel.LANES, table.depth + 1), np.uint64),
+        n_forks=np.zeros(kernel.LANES, np.int64),
+        # of those that are walked, each parts at most once a level; the rest is for what begins on a path
+        branch=kernel.records(kernel.BRANCH, kernel.BRANCHES * (table.depth + 1) + trees.MOST_LEVEL_WORDS),
+        walked=kernel.records(kernel.BRANCH, kernel.BRANCHES),
+        at=np.zeros(kernel.BRANCHES, np.uint64),
+        ended=np.zeros(kernel.BRANCHES, np.uint64),
         step=np.zeros((n_cells, n_outputs)),
         entered=np.zeros(n_cells // 64 + 1, np.uint64),
         level=np.zeros((plan.level.size, n_outputs)),
