@@ -10,7 +10,7 @@ from numba import config, types
 from numba.core import event
 from numba.extending import intrinsic
 
-__all__ = ["prefetch", "rest_collector_for", "trailing_zeros"]
+__all__ = ["instructions", "rest_collector_for"]
 
 
 class _RestingCollector(event.Listener):
@@ -50,34 +50,32 @@ def rest_collector_for(module: str) -> None:
     event.register("numba:compile", _RestingCollector(module))  # type: ignore[no-untyped-call]  # numba's own
 
 
-def prefetch(array: Any, place: Any) -> None:
-    """Ask memory for an element of a contiguous array, by its place, some time before it is read."""
+def instructions() -> tuple[Any, Any]:
+    """Give the kernel `prefetch` and `trailing_zeros`, as compiled or as plain Python, whichever it is to be.
+
+    ``prefetch(array, place)`` asks memory for an element of a contiguous array some time before it is read;
+    ``trailing_zeros(word)`` is the place of the lowest bit set in a word.
+    """
+    if config.DISABLE_JIT:
+        return (lambda array, place: None), (lambda word: (int(word) & -int(word)).bit_length() - 1)
+    return intrinsic(_prefetch), intrinsic(_trailing_zeros)
 
 
-def trailing_zeros(word: Any) -> Any:
-    """The place of the lowest bit that is set in a word."""
-    return (int(word) & -int(word)).bit_length() - 1
-
-
-def _compiled_prefetch(context: Any, array: Any, place: Any) -> Any:
+def _prefetch(context: Any, array: Any, place: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = target.make_array(array)(target, builder, arguments[0]).data
         address = builder.gep(first, [arguments[1]])
         word = ir.IntType(32)
         told = ir.FunctionType(ir.VoidType(), [address.type, word, word, word])
         function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], told)
-        builder.call(function, [address, word(0), word(3), word(1)])  # to read, soon again, data
+        builder.call(function, [address, word(0), word(3), word(1)])  # to be read, soon again, as data
         return target.get_dummy_value()
 
     return types.void(array, place), generate
 
 
-def _compiled_trailing_zeros(context: Any, word: Any) -> Any:
+def _trailing_zeros(context: Any, word: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
+        return builder.cttz(arguments[0], ir.IntType(1)(1))  # of a word that is not zero
 
-    return word(word), generate
-
-
-if not config.DISABLE_JIT:  # in plain Python they stay as they are
-    prefetch, trailing_zeros = intrinsic(_compiled_prefetch), intrinsic(_compiled_trailing_zeros)
+    return types.int64(word), generate

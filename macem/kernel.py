@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from macem.compiling import prefetch, rest_collector_for, trailing_zeros
+from macem.compiling import instructions, rest_collector_for
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
@@ -28,6 +28,7 @@ Records = NDArray[Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 rest_collector_for(__name__)
+prefetch, trailing_zeros = instructions()
 
 
 def compiled(function: _Function) -> _Function:
@@ -212,7 +213,10 @@ def node_at(table: TreeEnsemble, at: np.uint64) -> tuple[np.uint64, np.uint64, n
 
 @inlined
 def expect_node(table: TreeEnsemble, at: np.uint64) -> None:
-    """Have a node brought from memory that will be asked for after some others."""
+    """Have a node brought from memory that will be asked for after some others.
+
+    A forest is larger than a processor's second cache: the branches of a state took 16.6 us without it, 10.6 with it.
+    """
     prefetch(table.nodes, at << np.uint64(table.wide))
 
 
@@ -236,7 +240,7 @@ def goes_right(table: TreeEnsemble, split: np.uint64, flags: np.uint64, key: np.
 
 LANES = 8  # trees that are walked side by side, so that a processor waits for memory eight times less
 BLOCK = 64  # rows whose keys stay in the first cache while a group of trees is walked
-BRANCHES = 128  # the same for branches; what is noted of them stays in the first cache
+BRANCHES = 128  # branches that are walked side by side: what is noted of them stays in the first cache
 STRIDE = 6  # levels at most between looks for the end; 4 to 8 measure alike
 
 
@@ -1367,8 +1371,8 @@ REACH = record(
     home=np.int64,  # the cell of the state itself
     low=np.int64,  # cells that a move may reach: feasible, and cheap enough
     high=np.int64,
-    asked_from=np.uint64,  # a node at which the path may be left for them: from this place among the cuts on,
-    n_asked=np.uint64,  # so many
+    first_crossed=np.int64,  # cuts between them, and the first beyond; on levels, any
+    end_crossed=np.int64,
     gap_low=np.int64,  # cells between that are not feasible
     gap_high=np.int64,
     first_word=np.int64,  # the same for levels, as bits of `Scratch.reachable`
@@ -1403,11 +1407,11 @@ class Scratch(NamedTuple):
     reach: Records  # (d,) REACH
     reachable: U8  # (n_words,) levels that a move may reach
     own_levels: U8  # (n_words,) levels with which the tree being walked keeps to its own leaf
-    fork: U8  # (8, depth + 1) nodes at which a path may be left, packed: node 63 | whether the path goes right 1
-    n_forks: I8  # (8,)
+    fork: U8  # (8, depth + 1) nodes at which a tree's path may be left, packed: node 63 | whether it goes right 1
+    n_forks: I8  # (8,) how many
     branch: Records  # BRANCH, a stack
     walked: Records  # (128,) BRANCH, those that are being walked
-    at: U8  # (128,) where, packed: place in `walked` 32 | node 32
+    at: U8  # (128,) where, packed: place in `walked` 32 | node 32; for paths the node alone
     ended: U8  # (128,) the same, of those that have come to a leaf
     step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell; zero between calls
     entered: U8  # one bit a cell: some step is not zero
@@ -1453,7 +1457,7 @@ def cell_of(axes: Axes, feature: int, code: float) -> int:
         code = np.float64(np.float32(code))
     first = axes.feature[feature].first_cut
     low, n_left = first, axes.feature[feature + 1].first_cut - first
-    while n_left > 0:  # a product in place of a jump that would be guessed wrong half the time
+    while n_left > 0:  # a product in place of a jump that nobody can foresee
         half = (n_left + 1) >> 1
         low += half * np.int64(axes.cut[low + half - 1] < code)
         n_left -= half
@@ -1597,8 +1601,8 @@ def find_reach(
         reach.home = cell_of(axes, feature, scratch.codes[0, feature])
         reach.low = reach.home
         reach.high = reach.home
-        reach.asked_from = np.uint64(0)
-        reach.n_asked = np.uint64(0)
+        reach.first_crossed = 0
+        reach.end_crossed = 0
         reach.moves = False
         if not cell.movable:
             continue
@@ -1618,7 +1622,7 @@ def find_reach(
                             bits |= bit
                             reach.moves = True
                 scratch.reachable[reach.first_word + word] = bits
-            reach.n_asked = MISSING if reach.moves else np.uint64(0)  # levels are looked at one by one
+            reach.end_crossed = axes.level_word.size if reach.moves else 0
             continue
         step = np.inf
         if spare < np.inf:  # the numbers whose own cost is below what is to spare, and a little more
@@ -1639,8 +1643,8 @@ def find_reach(
             reach.gap_low = min(reach.gap_low, last + 1)
             reach.gap_high = max(reach.gap_high, first - 1)
             reach.moves = True
-        reach.asked_from = np.uint64(reach.low)
-        reach.n_asked = np.uint64(reach.high - reach.low)
+        reach.first_crossed = reach.low
+        reach.end_crossed = reach.high
 
 
 @inner
@@ -1648,8 +1652,8 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
     """Collect, over all trees, how the raw outputs change when one feature alone leaves its cell or level.
 
     A move of one feature leaves the path of the state at one of its nodes; the branches that begin there are walked
-    many at a time, like whole trees. Three nodes of four ask for what no move of their feature changes: the others are
-    listed first, without a jump that a processor would have to guess.
+    many at a time, like whole trees. Of four nodes on a path three ask for what no move of their feature changes: the
+    others are listed first, by a sum in place of a jump that nobody can foresee.
     """
     for feature in range(scratch.reach.size):
         scratch.reach[feature].tree = -1
@@ -1669,24 +1673,24 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
                 right = goes_right(table, split, flags, scratch.keys[0, feature])
                 reach, n_forks = scratch.reach[feature], scratch.n_forks[lane]
                 scratch.fork[lane, n_forks] = at << np.uint64(1) | right
-                asked = np.uint64(axes.node_cut[at]) - reach.asked_from < reach.n_asked
-                scratch.n_forks[lane] = n_forks + np.int64(asked & (left != np.uint64(0)))
+                cut = axes.node_cut[at]
+                crossed = (reach.first_crossed <= cut) & (cut < reach.end_crossed)
+                scratch.n_forks[lane] = n_forks + np.int64(crossed & (left != np.uint64(0)))
                 at += left + right
                 expect_node(table, at)
                 prefetch(axes.node_cut, at)
                 scratch.at[lane] = at
                 on |= left
         for lane in range(n_lanes):
-            n_branches = push_branches(table, axes, plan, scratch, lane, first + lane, n_branches)
-    walk_branches(table, axes, plan, scratch, n_branches)
+            n_branches = push_branches(table, axes, scratch, lane, first + lane, n_branches)
+        n_left = scratch.walked.size - 1 if first + LANES < n_trees else 0  # whole batches, but for the last
+        if n_branches > n_left:
+            n_branches = walk_branches(table, axes, plan, scratch, n_branches, n_left)
 
 
 @inlined
-def push_branches(
-    table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, lane: int, tree: int, n_branches: int
-) -> int:
-    """Find the branches that begin beside a path, with the cells or levels that lead there."""
-    room = scratch.branch.size - scratch.walked.size * table.depth  # the rest is for branches that part below
+def push_branches(table: TreeEnsemble, axes: Axes, scratch: Scratch, lane: int, tree: int, n_branches: int) -> int:
+    """Note the branches that begin beside a path, with the cells or levels that lead there; returns how many wait."""
     for fork in range(scratch.n_forks[lane]):
         word = scratch.fork[lane, fork]
         here, right = word >> np.uint64(1), word & np.uint64(1)
@@ -1698,9 +1702,6 @@ def push_branches(
         n_words = axes.feature[feature].n_words
         fresh = reach.tree != tree
         reach.tree = tree
-        if n_branches + max(n_words, np.int64(1)) > room:
-            walk_branches(table, axes, plan, scratch, n_branches)
-            n_branches = np.int64(0)
         if n_words == 0:
             own_low = reach.low if fresh else reach.own_low
             own_high = reach.high if fresh else reach.own_high
@@ -1744,28 +1745,28 @@ def push_branch(
 
 
 @inner
-def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_branches: int) -> None:
+def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_branches: int, n_left: int) -> int:
     """Walk branches with the cells or levels that lead there, and note how those change the raw outputs.
 
-    All of a batch go down a level at a time. Whether one ends there is a sum, not a jump that would be guessed wrong.
+    A batch goes down a level at a time, and those that go on move up in it. Returns how many wait, `n_left` at most.
     """
-    node_bits, number_bits = np.uint64(0xFFFFFFFF), np.uint64(32)
-    while n_branches > 0:
+    node_bits, place_bits = np.uint64(0xFFFFFFFF), np.uint64(32)
+    while n_branches > n_left:
         n_walked = min(n_branches, scratch.walked.size)
         n_branches -= n_walked
-        for number in range(n_walked):
-            branch = scratch.branch[n_branches + number]
-            scratch.walked[number] = branch
-            scratch.at[number] = branch.node | np.uint64(number) << number_bits
+        for place in range(n_walked):
+            branch = scratch.branch[n_branches + place]
+            scratch.walked[place] = branch
+            scratch.at[place] = branch.node | np.uint64(place) << place_bits
         n_ended = np.int64(0)
         while n_walked > 0:
             n_on = np.int64(0)
-            for number in range(n_walked):
-                word = scratch.at[number]
+            for place in range(n_walked):
+                word = scratch.at[place]
                 here = word & node_bits
                 split, flags, asked, left = node_at(table, here)
                 ends = left == np.uint64(0)
-                branch = scratch.walked[word >> number_bits]
+                branch = scratch.walked[word >> place_bits]
                 if asked == branch.feature and not ends:
                     to, n_branches = part_branch(scratch, axes, branch, n_branches, axes.node_cut[here], here + left)
                 else:
@@ -1777,6 +1778,7 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
                 n_on += np.int64(not ends)
             n_walked = n_on
         note_leaves(table, axes, plan, scratch, n_ended)
+    return n_branches
 
 
 @inlined
@@ -1806,20 +1808,18 @@ def part_branch(
 
 @inlined
 def note_leaves(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n_ended: int) -> None:
-    """Note how the leaves that some cells or levels lead to differ from the state's own.
-
-    Many in a row, so that memory is asked for the next ones while it answers.
-    """
+    """Note how the leaves that some cells or levels lead to differ from the state's own."""
     width, n_outputs = np.uint64(table.values.shape[1]), table.start.size
-    for number in range(n_ended):
+    for number in range(n_ended):  # what will be read below, and when the moves are listed
         word = scratch.ended[number]
         branch = scratch.walked[word >> np.uint64(32)]
+        first_cut = axes.feature[branch.feature].first_cut
+        first_cell = first_cut + 2 * np.int64(branch.feature)
         prefetch(table.values, (word & np.uint64(0xFFFFFFFF)) * width)
-        first_cell = np.int64(axes.feature[branch.feature].first_cut + 2 * np.int64(branch.feature))
         prefetch(scratch.step, (first_cell + branch.low) * n_outputs)
         prefetch(scratch.step, (first_cell + branch.high + 1) * n_outputs)
-        prefetch(axes.cut, np.int64(axes.feature[branch.feature].first_cut) + branch.low)
-        prefetch(axes.cut, np.int64(axes.feature[branch.feature].first_cut) + branch.high)
+        prefetch(axes.cut, first_cut + branch.low)
+        prefetch(axes.cut, first_cut + branch.high)
     for number in range(n_ended):
         word = scratch.ended[number]
         branch = scratch.walked[word >> np.uint64(32)]
@@ -1828,7 +1828,7 @@ def note_leaves(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch, n
         if branch.levels:
             levels = branch.levels
             while levels:
-                level = plan.feature[feature].first_level + 64 * branch.low + np.int64(trailing_zeros(levels))
+                level = plan.feature[feature].first_level + 64 * branch.low + trailing_zeros(levels)
                 levels &= levels - np.uint64(1)
                 for place in range(tree.width):
                     column = np.uint64(place)
@@ -1939,7 +1939,7 @@ def next_entered(entered: U8, first: int, end: int) -> int:
         if block << 6 >= end:
             return end
         word = entered[block]
-    return min((block << 6) + np.int64(trailing_zeros(word)), end)
+    return min((block << 6) + trailing_zeros(word), end)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

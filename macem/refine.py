@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from macem import kernel, trees
+from macem import kernel
 from macem.kernel import F8, I8, Axes, Beam, Plan, Problems, Records, Scratch, TreeEnsemble, Weights
 from macem.options import SearchOptions
 from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
@@ -161,8 +161,11 @@ def scratch_for(table: TreeEnsemble, axes: Axes, plan: Plan) -> Scratch:
         own_levels=np.zeros(n_words[-1], np.uint64),
         fork=np.zeros((kernel.LANES, table.depth + 1), np.uint64),
         n_forks=np.zeros(kernel.LANES, np.int64),
-        # of those that are walked, each parts at most once a level; the rest is for what begins on a path
-        branch=kernel.records(kernel.BRANCH, kernel.BRANCHES * (table.depth + 1) + trees.MOST_LEVEL_WORDS),
+        # a batch that waits, what begins on eight paths, and what parts from a batch, at most once a level for each
+        branch=kernel.records(
+            kernel.BRANCH,
+            kernel.BRANCHES * (1 + table.depth) + kernel.LANES * table.depth * max(1, *axes.feature["n_words"]),
+        ),
         walked=kernel.records(kernel.BRANCH, kernel.BRANCHES),
         at=np.zeros(kernel.BRANCHES, np.uint64),
         ended=np.zeros(kernel.BRANCHES, np.uint64),

@@ -118,10 +118,10 @@ def listed(plain_kernel: ModuleType, s: Setting, scratch: Any, p: int) -> set[An
     return {(move[0], move[1], round(move[2], 9)) for move in scratch.moves[names][:n_moves].tolist()}
 
 
-def test_branches_are_walked_before_their_room_is_full(plain_kernel: ModuleType, forest: Setting) -> None:
+def test_branches_that_part_are_walked_in_later_batches(plain_kernel: ModuleType, forest: Setting) -> None:
     s = forest
     ample, scarce = (refine.scratch_for(s.table, s.axes, s.plan) for _ in range(2))
-    scarce = scarce._replace(branch=scarce.branch[:12], noted=scarce.noted[:2])
+    scarce = scarce._replace(walked=scarce.walked[:2])
     problems = s.problems._replace(allowed=np.ones_like(s.problems.allowed), cell=s.problems.cell.copy())
     problems.cell["movable"] = True
     free = replace(s, problems=problems)
@@ -219,6 +219,7 @@ def test_levels_that_all_go_right_are_not_parted(plain_kernel: ModuleType) -> No
     axes = s.axes._replace(level_word=np.array([0, 0b0110, 0b1111], np.uint64))
     scratch = refine.scratch_for(s.table, s.axes, s.plan)
     for place, node, levels, n_branches in ((0, 8, 0b0011, 0), (1, 7, 0b0010, 1), (2, 7, 0b0011, 0)):
-        scratch.lane["levels"][0], scratch.lane["low"][0] = 0b0011, 0
-        assert plain_kernel.part_branch(axes, scratch, 0, 0, place, np.uint64(7)) == n_branches
-        assert (scratch.at[0], scratch.lane["levels"][0]) == (node, levels)
+        branch = scratch.walked[0]
+        branch.levels, branch.low = 0b0011, 0
+        parted = plain_kernel.part_branch(scratch, axes, branch, 0, place, np.uint64(7))
+        assert (*parted, branch.levels) == (node, n_branches, levels)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from macem import kernel as compiled_kernel
 from macem.trees import Link, Member, Tree, pack
 
 N_FEATURES = 4
@@ -73,9 +75,16 @@ def test_rows_together_answer_as_each_alone(
 
 
 def test_the_lowest_bit_of_a_word(plain_kernel: ModuleType) -> None:
+    trailing_zeros = compiled_kernel.trailing_zeros
+
+    @numba.njit
+    def compiled(word: np.uint64) -> Any:
+        return trailing_zeros(word)
+
     for place in range(64):
         above = np.uint64(0xFFFFFFFFFFFFFFFF) << np.uint64(place)
-        assert plain_kernel.lowest_bit(np.uint64(1) << np.uint64(place)) == plain_kernel.lowest_bit(above) == place
+        for word in (np.uint64(1) << np.uint64(place), above):
+            assert compiled(word) == plain_kernel.trailing_zeros(word) == place
 
 
 def test_the_next_cell_that_is_entered(plain_kernel: ModuleType) -> None:
