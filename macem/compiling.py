@@ -56,7 +56,7 @@ def instructions() -> tuple[Any, Any]:
     ``prefetch(array, place)`` asks memory for an element of a contiguous array some time before it is read;
     ``trailing_zeros(word)`` is the place of the lowest bit set in a word.
     """
-    if config.DISABLE_JIT:
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]  # set by numba when it is imported
         return (lambda array, place: None), (lambda word: (int(word) & -int(word)).bit_length() - 1)
     return intrinsic(_prefetch), intrinsic(_trailing_zeros)
 

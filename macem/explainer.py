@@ -132,6 +132,7 @@ class Explainer:
         any_row = self.features.form(background.iloc[:1])
         self._base_cells = any_row.shown(self.features.base[None], np.zeros(1, np.int64))[1][0]
         self._last_schedule: tuple[int, kernel.Schedule] | None = None
+        self._rooms: list[kernel.Scratch] = []
         self._table, self._columns, self._obstacle = self._read_table(asked)
         self._axes = None
         if self._table is not None:
@@ -211,7 +212,7 @@ class Explainer:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_last_schedule": None}
+        return self.__dict__ | {"_last_schedule": None, "_rooms": []}
 
     def __repr__(self) -> str:
         return f"<Explainer of {len(self.features.names)} features, {self.describe()}>"
@@ -339,13 +340,22 @@ class Explainer:
                 [k == problem.NEGATIVE for k in kinds], len(table)
             )
             work.best.row["done"][there] = work.best.row["proved"][there] = True
-        scratch = None
-        if self._table is not None and self._axes is not None:  # made once: a forest's takes megabytes
-            scratch = refine.scratch_for(self._table, self._axes, plan)
+        scratch = self._room()
         self._solve(work, plan, weights, seed, limits, ask, scratch)
         shown, verdict = self._verify(work, ask, plan, weights, limits, probabilities, predicted)
         sensitivity = self._sensitivity(form, work, plan, weights, verdict, len(kinds), scratch)
+        if scratch is not None:
+            self._rooms.append(scratch)
         return self._assemble(form, probabilities, predicted, kinds, target, work, shown, verdict, sensitivity)
+
+    def _room(self) -> kernel.Scratch | None:
+        """Room on the table for the thread that asks; it is given back, since that of a forest takes megabytes."""
+        if self._table is None or self._axes is None:
+            return None
+        try:
+            return self._rooms.pop()
+        except IndexError:
+            return refine.scratch_for(self._table, self._axes, self._plan)
 
     def _solve(
         self,

@@ -219,7 +219,7 @@ class Features:
 
     def _unsettled(self, table: pd.DataFrame) -> Iterator[int]:
         """Columns of another dtype than the background's, or with a cell that is infinite."""
-        for dtype, block in _blocks(table.dtypes).items():
+        for dtype, block in _blocks(table.dtypes.tolist()).items():
             own = [at for at in block if self.dtypes[at] == dtype]
             numeric = [at for at in own if self.levels[at] is None]
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
