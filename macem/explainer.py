@@ -311,7 +311,7 @@ class Explainer:
                 return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
             form = self.features.form(table)
             cells = (form.cells.copy(), self._bases(form))
-            original, base = (rows_of(them, table.columns, table.index)[0] for them in cells)
+            original, base = (rows_of(them, table.columns, list(table.index))[0] for them in cells)
             told = str(error) if limits.passed else narrowed(error, form.model_table)
             return [Explanation(table.index[0], original, None, None, base, error=told)]
 

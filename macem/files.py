@@ -23,7 +23,7 @@ import pandas as pd
 
 from macem.errors import DataError, MacemError, OptionError
 from macem.reasons import is_missing
-from macem.results import Contrast, Explanation, Explanations, Status
+from macem.results import Contrast, Explanation, Explanations, Status, cells_of
 
 __all__ = ["RowFile", "atomically", "line_schema", "lines", "read_explanations", "read_table", "write_lines"]
 
@@ -545,7 +545,7 @@ def lines(
     :meth:`macem.results.Explanation.reason` takes, `levels` the categories of each categorical column in their order.
     """
     records: list[dict[str, Any]] = []
-    values: list[pd.Series | None] = []
+    values: list[Mapping[str, Any]] = []
     errors = [(label, reason) for label, reason in refused]
     for explanation in explanations:
         if explanation.error is not None:
@@ -559,33 +559,33 @@ def lines(
                 "macem_prediction": explanation.prediction,
                 "macem_probability": explanation.probability,
                 "macem_reason": explanation.reason(**(words or {})),
-                "macem_details": _details(probabilities=_plain_dict(explanation.probabilities)),
+                "macem_details": _details(probabilities=_probabilities(explanation)),
             }
         )
-        values.append(explanation.original)
+        values.append(cells_of(explanation, "original"))
         for contrast in explanation.contrasts:
             records.append({**shared, **_contrast_record(explanation, contrast)})
-            values.append(contrast.values)
+            values.append(cells_of(contrast, "values"))
     if all(isinstance(label, (int, np.integer)) for label, _ in errors):
         errors.sort(key=lambda one: one[0])
     for label, reason in errors:
         records.append({"macem_row": label, "macem_kind": "error", "macem_reason": reason})
-        values.append(None)
+        values.append({})
     return _arrow_table(records, values, schema, levels or {})
 
 
 def _contrast_record(explanation: Explanation, contrast: Contrast) -> dict[str, Any]:
-    probability = None
-    if contrast.found and contrast.probabilities is not None:
-        probability = float(contrast.probabilities[contrast.prediction])
+    probability = cells_of(contrast, "probabilities").get(contrast.prediction) if contrast.found else None
+    base = cells_of(explanation, "base")
+    importance, sensitivity = cells_of(contrast, "importance"), cells_of(contrast, "sensitivity")
     changes = [
         {
             "feature": name,
             "from": contrast.changes[name][0],
             "to": contrast.changes[name][1],
-            "base": explanation.base[name],
-            "importance": contrast.importance[name],
-            "sensitivity": contrast.sensitivity[name],
+            "base": base[name],
+            "importance": importance[name],
+            "sensitivity": sensitivity[name],
         }
         for name in contrast.ranked
     ]
@@ -593,18 +593,18 @@ def _contrast_record(explanation: Explanation, contrast: Contrast) -> dict[str, 
         "macem_kind": contrast.kind,
         "macem_status": contrast.status.value,
         "macem_prediction": contrast.prediction,
-        "macem_probability": probability,
+        "macem_probability": None if probability is None else float(probability),
         "macem_distance": contrast.distance,
         "macem_n_changed": contrast.n_changed,
         "macem_changed": ", ".join(str(name) for name in contrast.ranked),
         "macem_n_queries": contrast.n_queries,
         "macem_lower_bound": contrast.lower_bound,
-        "macem_details": _details(probabilities=_plain_dict(contrast.probabilities), changes=changes),
+        "macem_details": _details(probabilities=_probabilities(contrast), changes=changes),
     }
 
 
 def _arrow_table(
-    records: list[dict[str, Any]], values: list[pd.Series | None], schema: Any, levels: Mapping[str, Sequence[Any]]
+    records: list[dict[str, Any]], values: list[Mapping[str, Any]], schema: Any, levels: Mapping[str, Sequence[Any]]
 ) -> Any:
     pa = _pyarrow()
     columns = []
@@ -612,7 +612,7 @@ def _arrow_table(
         if column.name in LINE_COLUMNS:
             cells = [record.get(column.name) for record in records]
         else:
-            cells = [None if value is None else value[column.name] for value in values]
+            cells = [value[column.name] if value else None for value in values]
         cells = [None if is_missing(cell) else _plain(cell) for cell in cells]
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if pa.types.is_string(kind):
@@ -642,8 +642,8 @@ def _plain(cell: Any) -> Any:
     return cell.item() if isinstance(cell, np.generic) else cell
 
 
-def _plain_dict(series: pd.Series | None) -> dict[str, Any] | None:
-    return None if series is None else {str(name): _plain(value) for name, value in series.items()}
+def _probabilities(result: Explanation | Contrast) -> dict[str, Any] | None:
+    return {str(label): _plain(value) for label, value in cells_of(result, "probabilities").items()} or None
 
 
 def _details(**details: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -31,12 +31,13 @@ class _Row:
     pandas takes 20 us for one, an explained row has eleven, and most are never looked at.
     """
 
-    __slots__ = ("_cells", "_name", "_names", "_series")
+    __slots__ = ("_cells", "_label", "_listed", "_names", "_series")
 
-    def __init__(self, cells: NDArray[Any], names: pd.Index[Any], name: Any) -> None:
+    def __init__(self, cells: NDArray[Any], names: pd.Index[Any], listed: list[Any], label: Any) -> None:
         self._cells: NDArray[Any] | None = cells
         self._names = names
-        self._name = name
+        self._listed = listed  # the names; an Index takes as long to list them as a Series to be made
+        self._label = label
         self._series: Any = None
 
     @property
@@ -44,16 +45,28 @@ class _Row:
         """The Series, the same one every time."""
         cells = self._cells  # read once: another thread may be here, too
         if cells is not None:
-            self._series = pd.Series(cells, self._names, name=self._name, dtype=cells.dtype)
+            self._series = pd.Series(cells, self._names, name=self._label, dtype=cells.dtype)
             self._cells = None
         return self._series
 
+    def by_name(self) -> dict[Any, Any]:
+        """The cells alone."""
+        cells = self._cells
+        return dict(zip(self._listed, self._series.array if cells is None else cells, strict=True))
 
-def rows_of(cells: NDArray[Any], names: pd.Index[Any], labels: Iterable[Any] | None = None) -> list[Any]:
+
+def rows_of(cells: NDArray[Any], names: pd.Index[Any], labels: Sequence[Any] | None = None) -> list[Any]:
     """Rows of cells (n, d), for attributes that show them as Series with these names and labels; the cells are kept."""
-    return [
-        _Row(row, names, name) for row, name in zip(cells, repeat(None) if labels is None else labels, strict=False)
-    ]
+    listed = names.tolist()
+    return [_Row(row, names, listed, label) for row, label in zip(cells, labels or repeat(None), strict=False)]
+
+
+def cells_of(result: Contrast | Explanation, attribute: str) -> dict[Any, Any]:
+    """What an attribute shows as a Series, by name, without the Series; nothing where it is None."""
+    kept = vars(result)[attribute]
+    if kept is None:
+        return {}
+    return kept.by_name() if isinstance(kept, _Row) else dict(kept.items())
 
 
 class _ShownAsSeries:
@@ -154,9 +167,10 @@ class Contrast:
     @cached_property
     def ranked(self) -> list[Any]:
         """The changed features, the most important first."""
+        importance, sensitivity = cells_of(self, "importance"), cells_of(self, "sensitivity")
         return sorted(
             self.changes,
-            key=lambda name: (_number(self.importance, name), _number(self.sensitivity, name)),
+            key=lambda name: (_number(importance.get(name)), _number(sensitivity.get(name))),
             reverse=True,
         )
 
@@ -213,9 +227,8 @@ class Explanation:
     @property
     def probability(self) -> float | None:
         """Probability of the predicted class."""
-        if self.probabilities is None or self.prediction not in self.probabilities.index:
-            return None
-        return float(self.probabilities[self.prediction])
+        probability = cells_of(self, "probabilities").get(self.prediction)
+        return None if probability is None else float(probability)
 
     def reason(
         self,
@@ -241,9 +254,9 @@ class Explanation:
             If a template has an unknown name or field, or if there are words for an unknown feature or class.
         """
         names, labels = names or {}, labels or {}
-        _refuse_unknown("names", names, self.original.index, "feature")
-        if self.probabilities is not None:
-            _refuse_unknown("labels", labels, self.probabilities.index, "class of the model")
+        _refuse_unknown("names", names, cells_of(self, "original"), "feature")
+        if classes := cells_of(self, "probabilities"):
+            _refuse_unknown("labels", labels, classes, "class of the model")
 
         def label(value: Any) -> str:
             return labels.get(value, readable(value))
@@ -341,22 +354,24 @@ class Explanations(Sequence[Explanation]):
             Columns ``row, kind, status, feature, from, to, importance, sensitivity, prediction, contrast_prediction``.
             A contrast that changes nothing (or was not found) has no line here; it has one in :meth:`summary`.
         """
-        lines = [
-            (
-                explanation.index,
-                contrast.kind,
-                contrast.status.value,
-                name,
-                *contrast.changes[name],
-                _number(contrast.importance, name),
-                _number(contrast.sensitivity, name),
-                explanation.prediction,
-                contrast.prediction,
-            )
-            for explanation in self
-            for contrast in explanation.contrasts
-            for name in contrast.ranked
-        ]
+        lines = []
+        for explanation in self:
+            for contrast in explanation.contrasts:
+                importance, sensitivity = cells_of(contrast, "importance"), cells_of(contrast, "sensitivity")
+                lines += [
+                    (
+                        explanation.index,
+                        contrast.kind,
+                        contrast.status.value,
+                        name,
+                        *contrast.changes[name],
+                        _number(importance.get(name)),
+                        _number(sensitivity.get(name)),
+                        explanation.prediction,
+                        contrast.prediction,
+                    )
+                    for name in contrast.ranked
+                ]
         return _frame(
             lines,
             row=None,
@@ -460,15 +475,14 @@ class Explanations(Sequence[Explanation]):
         return table
 
 
-def _refuse_unknown(what: str, words: Mapping[Any, str], known: pd.Index, kind: str) -> None:
+def _refuse_unknown(what: str, words: Mapping[Any, str], known: Mapping[Any, Any], kind: str) -> None:
     """Refuse words for what the explanation does not have, which would change nothing."""
     for name in words:
         if name not in known:
-            raise OptionError(f"{what} holds {name!r}, which is no {kind}; choose among {known.tolist()}.")
+            raise OptionError(f"{what} holds {name!r}, which is no {kind}; choose among {list(known)}.")
 
 
-def _number(series: pd.Series, name: Any) -> float:
-    value = series.get(name)
+def _number(value: Any) -> float:
     return 0.0 if value is None or is_missing(value) else float(value)
 
 

@@ -29,7 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer, SearchOptions, Status, oracle_for
 from macem.errors import DataError, ModelChangedError, OptionError, OracleError, TableMismatchWarning
-from macem.results import Explanations
+from macem.results import Explanations, cells_of
 
 QUICK = SearchOptions(n_steps=4, n_directions=6)
 
@@ -718,3 +718,15 @@ def test_a_series_of_a_result_is_one_and_the_same(explainer: Explainer, rows: pd
         assert one.negative.importance is one.negative.importance
     assert_same(explanations, untouched)
     assert_same(explanations, pickle.loads(pickle.dumps(explanations)))
+
+
+def test_cells_are_those_of_the_series_made_or_not(explainer: Explainer, rows: pd.DataFrame) -> None:
+    for one in explainer.explain(rows):
+        for result, names in [(one, ["original", "base", "probabilities"])] + [
+            (contrast, ["values", "importance", "sensitivity", "probabilities", "reference"])
+            for contrast in one.contrasts
+            if contrast.found
+        ]:
+            for name in names:
+                before = cells_of(result, name)
+                assert before == getattr(result, name).to_dict() == cells_of(result, name)
