@@ -310,7 +310,7 @@ class Explainer:
                 rows = [table.iloc[[row]] for row in range(len(table))]
                 return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
             form = self.features.form(table)
-            cells = (form.cells.copy(), self._bases(form))
+            cells = (form.cells, self._bases(form))
             original, base = (rows_of(them, table.columns, list(table.index))[0] for them in cells)
             told = str(error) if limits.passed else narrowed(error, form.model_table)
             return [Explanation(table.index[0], original, None, None, base, error=told)]
@@ -520,11 +520,10 @@ class Explainer:
         columns, names, index = table.columns, table.columns.tolist(), list(table.index)
         found = np.isfinite(work.best.row["cost"])
         place = np.cumsum(found) - 1  # of each example among those that are shown
-        # copies of what is not ours: the user may write into the table, and a model into what it answered
-        originals, bases = rows_of(cells.copy(), columns, index), rows_of(base_cells, columns, index)
+        originals, bases = rows_of(cells, columns, index), rows_of(base_cells, columns, index)
         examples = rows_of(shown, columns, [index[p // len(kinds)] for p in np.flatnonzero(found)])
         importances, sensitivities = rows_of(self._importance(work), columns), rows_of(sensitivity, columns)
-        own_probabilities = rows_of(probabilities.copy(), self._class_index)
+        own_probabilities = rows_of(probabilities, self._class_index)
         their_probabilities = rows_of(verdict.probabilities, self._class_index)
         distance = work.best.row["cost"]
         explanations = []

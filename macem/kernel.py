@@ -1451,10 +1451,15 @@ def fill_level_words(table: TreeEnsemble, axes: Axes, plan: Plan) -> None:
 
 
 @inlined
+def as_read(axes: Axes, number: float) -> float:
+    """A number as the table compares it."""
+    return np.float64(np.float32(number)) if axes.single == 1 else number
+
+
+@inlined
 def cell_of(axes: Axes, feature: int, code: float) -> int:
     """The cell (cut[c - 1], cut[c]] that a number lies in."""
-    if axes.single == 1:
-        code = np.float64(np.float32(code))
+    code = as_read(axes, code)
     first = axes.feature[feature].first_cut
     low, n_left = first, axes.feature[feature + 1].first_cut - first
     while n_left > 0:  # a product in place of a jump that nobody can foresee
@@ -1466,26 +1471,31 @@ def cell_of(axes: Axes, feature: int, code: float) -> int:
 
 @inlined
 def nearest_in_cell(
-    plan: Plan, problems: Problems, p: int, feature: int, low: float, high: float
+    axes: Axes, plan: Plan, problems: Problems, p: int, feature: int, low: float, high: float
 ) -> tuple[float, float, bool]:
-    """The feasible number in (low, high] nearest to the reference, its distance, and whether there is one."""
+    """The feasible number that is read within (low, high], nearest to the reference; its distance; if there is one.
+
+    The reference and the ends of what is feasible may round over a cut when they are read: 20240117, to 20240116. What
+    is found beside them lies in the cell rounded and not.
+    """
     reference = problems.cell[p, feature].reference
+    read = as_read(axes, reference)
     nearest = reference
     gap = np.inf
     for side in range(2):
         inner = problems.bound[p, feature, side, 0]
         outer = problems.bound[p, feature, side, 1]
-        if inner > outer or inner > high or outer <= low:
+        if inner > outer or as_read(axes, inner) > high or as_read(axes, outer) <= low:
             continue
-        if low < reference <= high and inner <= reference <= outer:
+        if low < read <= high and inner <= reference <= outer:
             return reference, 0.0, True
-        if reference <= max(low, inner):
-            number = inner if inner > low else number_above(plan, feature, low)
-            if number > min(high, outer) or (number != inner and np.float64(np.float32(number)) > high):
+        if read <= low or reference <= inner:
+            number = inner if as_read(axes, inner) > low else number_above(plan, feature, low)
+            if number > outer or (number != inner and max(number, np.float64(np.float32(number))) > high):
                 continue
         else:
-            number = outer if outer <= high else number_at_most(plan, feature, high)
-            if number < inner or number <= low:
+            number = outer if as_read(axes, outer) <= high else number_at_most(plan, feature, high)
+            if number < inner or (number != outer and min(number, np.float64(np.float32(number))) <= low):
                 continue
         if abs(number - reference) < gap:
             gap = abs(number - reference)
@@ -1910,7 +1920,7 @@ def axis_moves(
             end = next_entered(scratch.entered, at + 1, cell_first + reach.high + 1) - cell_first
             low = -np.inf if cell == 0 else axes.cut[cut_first + cell - 1]
             high = np.inf if cut_first + end > axes.feature[feature + 1].first_cut else axes.cut[cut_first + end - 1]
-            number, _, found = nearest_in_cell(plan, problems, p, feature, low, high)
+            number, _, found = nearest_in_cell(axes, plan, problems, p, feature, low, high)
             if found and number != numbers[feature]:
                 cost = reach.rest + feature_cost(plan, weights, problems, p, feature, number)
                 if cost < bound:
@@ -2477,7 +2487,7 @@ def nearest_on_path(
         else:
             high = min(high, axes.cut[axes.feature[feature].first_cut + cut])
     if not on_levels:
-        number, _, found = nearest_in_cell(plan, problems, p, feature, low, high)
+        number, _, found = nearest_in_cell(axes, plan, problems, p, feature, low, high)
         return number, found
     nearest = own
     found = own_follows

@@ -386,7 +386,8 @@ def narrowed(error: MacemError, row: Any) -> str:
         return f"{error} Asked again in smaller batches it answers: it fails at times, or on large batches."
     values = ", ".join(f"column {name!r} is {value!r}" for name, value in differing[:MOST_NAMED])
     more = f", {len(differing) - MOST_NAMED} more columns differ" if len(differing) > MOST_NAMED else ""
-    return f"{error} It fails where {values}{more}, and all else is as in the row."
+    told = f"{error} It fails where {values}{more}, and all else is as in the row."
+    return f"{told} Leave such values out by ranges or frozen."
 
 
 def _fails(oracle: Oracle, X: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +24,7 @@ SHOWN_ROWS = 20
 ARROW = " → "
 
 _Class = TypeVar("_Class", bound=type)
+_MAKING = threading.Lock()
 
 
 class _Row:
@@ -34,7 +36,7 @@ class _Row:
     __slots__ = ("_cells", "_label", "_listed", "_names", "_series")
 
     def __init__(self, cells: NDArray[Any], names: pd.Index[Any], listed: list[Any], label: Any) -> None:
-        self._cells: NDArray[Any] | None = cells
+        self._cells: Any = cells
         self._names = names
         self._listed = listed  # the names; an Index takes as long to list them as a Series to be made
         self._label = label
@@ -43,10 +45,12 @@ class _Row:
     @property
     def series(self) -> Any:
         """The Series, the same one every time."""
-        cells = self._cells  # read once: another thread may be here, too
-        if cells is not None:
-            self._series = pd.Series(cells, self._names, name=self._label, dtype=cells.dtype)
-            self._cells = None
+        if self._series is None:
+            with _MAKING:  # by one thread, or what is written into the other's is lost
+                if self._series is None:
+                    cells = self._cells
+                    self._series = pd.Series(cells, self._names, name=self._label, dtype=cells.dtype)
+                    self._cells = None
         return self._series
 
     def by_name(self) -> dict[Any, Any]:
@@ -56,9 +60,12 @@ class _Row:
 
 
 def rows_of(cells: NDArray[Any], names: pd.Index[Any], labels: Sequence[Any] | None = None) -> list[Any]:
-    """Rows of cells (n, d), for attributes that show them as Series with these names and labels; the cells are kept."""
+    """Rows of cells (n, d), for attributes that show them as Series with these names and labels.
+
+    Each keeps a copy of its own: the cells may be written into later, and a row that is kept must not keep the others.
+    """
     listed = names.tolist()
-    return [_Row(row, names, listed, label) for row, label in zip(cells, labels or repeat(None), strict=False)]
+    return [_Row(row.copy(), names, listed, label) for row, label in zip(cells, labels or repeat(None), strict=False)]
 
 
 def cells_of(result: Contrast | Explanation, attribute: str) -> dict[Any, Any]:
@@ -126,7 +133,8 @@ class Contrast:
         Distance moved per feature, in standard deviations; a category counts by its step in the encoding.
     sensitivity : Series
         Per feature, the largest change in the probability of the example's class that moving this feature alone,
-        within its range, can cause.
+        within its range, can cause; over numbers that float32 can hold, as examples are, and on tables of several trees
+        over the 4096 most frequent levels.
     prediction : label or None
         Class of the example, by the model's own ``predict``.
     probabilities : Series or None

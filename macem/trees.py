@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from macem import kernel
 from macem.kernel import F8, I8, Axes, Plan, TreeEnsemble
 
-MOST_LEVEL_WORDS = 4  # an axis profile looks at the 256 most frequent levels of a feature
+MOST_LEVEL_WORDS = 64  # an axis profile of several trees looks at the 4096 most frequent levels of a feature
 
 __all__ = ["Link", "Member", "Tree", "axes_of", "constant", "pack", "rename_features", "with_columns"]
 
@@ -345,7 +345,9 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
     n_words = np.zeros(n_features, np.int64)
     is_level = plan.feature["kind"][:-1] > kernel.GRID
     n_levels = np.diff(plan.feature["first_level"])
-    n_words[is_level] = np.minimum((n_levels[is_level] + 63) // 64, MOST_LEVEL_WORDS)
+    n_words[is_level] = (n_levels[is_level] + 63) // 64
+    if table.tree.size > 2:  # a single tree is solved exactly, which no level may be left out of
+        n_words = np.minimum(n_words, MOST_LEVEL_WORDS)
     thresholds = _numbers(split, table.wide == 1)
     by_feature = np.argsort(np.where(is_leaf, n_features, feature), kind="stable")
     bounds = np.searchsorted(np.where(is_leaf, n_features, feature)[by_feature], np.arange(n_features + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import pickle
@@ -9,6 +10,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +26,12 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer, SearchOptions, Status, oracle_for
 from macem.errors import DataError, ModelChangedError, OptionError, OracleError, TableMismatchWarning
-from macem.results import Explanations, cells_of
+from macem.results import Explanations, cells_of, rows_of
 
 QUICK = SearchOptions(n_steps=4, n_directions=6)
 
@@ -402,7 +404,7 @@ def failure(fails: Callable[[list[np.ndarray]], bool], **call: Any) -> tuple[str
 def test_the_error_of_a_row_names_the_values_that_fail() -> None:
     error, asked = failure(lambda asked: bool((asked[-1][:, 0] < 5.0).any()))
     told = re.search(
-        r" It fails where (column 'a' is (.*?))(, column 'b' is .*)?, and all else is as in the row\.$", error
+        r" It fails where (column 'a' is (.*?))(, column 'b' is .*)?, and all else is as in the row\.", error
     )
     assert told is not None, error
     assert float(told[2]) < 5.0
@@ -730,3 +732,58 @@ def test_cells_are_those_of_the_series_made_or_not(explainer: Explainer, rows: p
             for name in names:
                 before = cells_of(result, name)
                 assert before == getattr(result, name).to_dict() == cells_of(result, name)
+
+
+NEAR = SearchOptions(away_from_base=False)
+
+
+def test_a_single_tree_is_solved_over_all_levels() -> None:
+    """A change that 300 more frequent levels hide is no proof that there is none."""
+    level = np.r_[np.repeat(np.arange(300), 6), np.arange(300, 400)]
+    X = pd.DataFrame({"shop": pd.Categorical([f"s{number:03d}" for number in level])})
+    model = make_pipeline(make_column_transformer((OrdinalEncoder(), ["shop"])), DecisionTreeClassifier())
+    model.fit(X, level >= 300)
+    explainer = Explainer(model, X, options=NEAR)
+    assert explainer.describe().startswith("compiled")
+    negative = explainer.explain(X.iloc[:1])[0].negative
+    assert negative is not None
+    assert negative.status is Status.FOUND
+    assert negative.sensitivity["shop"] == 1.0
+
+
+@pytest.mark.parametrize("model", [DecisionTreeClassifier(), RandomForestClassifier(20, random_state=0)])
+def test_a_number_that_float32_moves_over_a_threshold(model: Any) -> None:
+    """20240117 is read as 20240116, on the other side: the next day that is read beyond is 20240118."""
+    X = pd.DataFrame({"opened": np.tile(np.arange(20240101, 20240129), 20)})
+    model.fit(X, X["opened"] > 20240116)
+    explanation = Explainer(model, X, options=NEAR).explain(pd.DataFrame({"opened": [20240117]}))[0]
+    assert not explanation.prediction
+    assert explanation.negative is not None
+    assert explanation.negative.changes == {"opened": (20240117, 20240118)}
+
+
+def test_a_result_keeps_no_other_row() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 50))
+    explainer = Explainer(DecisionTreeClassifier().fit(X, X[:, 0] > 0), X, options=QUICK)
+    for result in (kept := explainer.explain(X)[0], *kept.contrasts):
+        rows = [row for row in vars(result).values() if hasattr(row, "by_name")]
+        assert rows
+        assert all(row._cells.base is None for row in rows)
+
+
+def test_threads_get_one_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = rows_of(np.zeros((1, 3)), pd.Index(list("abc")))[0]
+    both = threading.Barrier(2, timeout=30)
+
+    class Slow(pd.Series):
+        """A Series that is made by two threads at once, if it can be."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(pd, "Series", Slow)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: row.series, range(2))
+    assert one is other
