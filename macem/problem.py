@@ -17,6 +17,9 @@ __all__ = ["NEGATIVE", "POSITIVE", "free_problems", "pose", "select", "weights_f
 POSITIVE = "positive"
 NEGATIVE = "negative"
 
+EVERYWHERE, NOWHERE = (-np.inf, np.inf), (np.inf, -np.inf)  # intervals
+INWARD = np.array([1.0, -1.0])  # up from the low end of an interval, down from its high one
+
 
 def weights_from(options: SearchOptions) -> Weights:
     """The terms of the objective, as the kernel reads them."""
@@ -59,16 +62,16 @@ def pose(
     n_rows, n_kinds = numbers.shape[0], len(kinds)
     own = np.repeat(numbers, n_kinds, axis=0)
     positive = np.array([kind == POSITIVE for kind in kinds] * n_rows, dtype=bool)
-    standing = features.special(numbers) | np.isnan(numbers)  # such a cell counts as standing at its base
-    held = np.repeat(standing | features.frozen, n_kinds, axis=0)
+    standing = np.repeat(features.special(numbers) | np.isnan(numbers), n_kinds, axis=0)  # it counts as at its base
+    held = standing | features.frozen
     place = _places(plan, own)
     bound = _intervals(features, plan, own, positive, away_from_base)
     allowed = _levels(plan, place, positive, away_from_base)
-    bound[held] = own[held][:, None, None]
+    np.copyto(bound, own[..., None, None], where=held[..., None, None])
     goal = np.repeat(np.asarray(predicted, dtype=np.int64), n_kinds)
     if target is not None:
         goal[~positive] = target
-    base = np.where(np.repeat(standing, n_kinds, axis=0), own, features.base)
+    base = np.where(standing, own, features.base)
     problems = Problems(
         cell=kernel.records(
             kernel.CELL,
@@ -115,42 +118,48 @@ def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: 
 
 def _places(plan: Plan, numbers: F8) -> F8:
     """Coordinates of numbers, as `kernel.place_of` has them."""
-    categorical = _kinds(plan) > kernel.GRID
-    places = np.where(categorical, plan.feature["unseen_place"][:-1], _ends(plan, numbers[..., None])[..., 0])
-    rows, features = np.nonzero(categorical & (numbers >= 0.0))
-    levels = plan.feature["first_level"][features] + numbers[rows, features].astype(np.int64)
-    places[rows, features] = plan.level["place"][levels]
+    base, scale = plan.feature["base_value"][:-1], plan.feature["scale"][:-1]
+    places: F8 = (numbers - base) / scale
+    if plan.level.size:
+        categorical = _kinds(plan) > kernel.GRID
+        np.copyto(places, plan.feature["unseen_place"][:-1], where=categorical)
+        rows, features = np.nonzero(categorical & (numbers >= 0.0))
+        levels = plan.feature["first_level"][features] + numbers[rows, features].astype(np.int64)
+        places[rows, features] = plan.level["place"][levels]
     places[np.isnan(numbers)] = 0.0
     return places
 
 
-def _ends(plan: Plan, numbers: F8) -> F8:
-    """Coordinates of numbers of numeric features, shape (P, d, …)."""
-    shape = (-1, *(1,) * (numbers.ndim - 2))
-    base, scale = (plan.feature[name][:-1].reshape(shape) for name in ("base_value", "scale"))
-    places: F8 = (numbers - base) / scale
+def _ends(plan: Plan, bound: F8) -> F8:
+    """Coordinates of the ends of intervals, (P, d, 2, 2)."""
+    base, scale = plan.feature["base_value"][:-1, None, None], plan.feature["scale"][:-1, None, None]
+    places: F8 = (bound - base) / scale
     return places
 
 
 def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.bool_], away: bool) -> F8:
     """Feasible numbers as two intervals from low to high, (P, d, 2, 2); one whose low > high is empty."""
-    mirror = 2.0 * plan.feature["base_value"][:-1] - own
-    bound = np.full((*own.shape, 2, 2), [np.inf, -np.inf])
+    base = plan.feature["base_value"][:-1]
+    mirror = 2.0 * base - own
+    bound = np.empty((*own.shape, 2, 2))
     low, high = bound[..., 0], bound[..., 1]
-    between = positive[:, None]
     if away:  # on the row's side of the base, and on the other from the mirror of its number
-        above = own >= plan.feature["base_value"][:-1]
+        above = own >= base
         low[..., 0] = np.where(above, own, -np.inf)
         high[..., 0] = np.where(above, np.inf, own)
-        np.copyto(low[..., 1], np.where(above, -np.inf, mirror), where=~between)
-        np.copyto(high[..., 1], np.where(above, mirror, np.inf), where=~between)
+        low[..., 1] = np.where(above, -np.inf, mirror)
+        high[..., 1] = np.where(above, mirror, np.inf)
     else:
-        low[..., 0], high[..., 0] = -np.inf, np.inf
+        bound[:] = EVERYWHERE, NOWHERE
+    between = positive[:, None]
     np.copyto(low[..., 0], np.fmin(own, mirror), where=between)
     np.copyto(high[..., 0], np.fmax(own, mirror), where=between)
+    bound[positive, :, 1] = NOWHERE
 
-    lowest = np.where(features.direction > 0, np.maximum(own, features.low), features.low)
-    highest = np.where(features.direction < 0, np.minimum(own, features.high), features.high)
+    lowest, highest = features.low, features.high
+    if features.direction.any():
+        lowest = np.where(features.direction > 0, np.maximum(own, lowest), lowest)
+        highest = np.where(features.direction < 0, np.minimum(own, highest), highest)
     np.maximum(low, lowest[..., None], out=low)
     np.minimum(high, highest[..., None], out=high)
     bound = _snapped(plan, own, bound, positive, ruled=away)
@@ -159,34 +168,37 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
         kept = (ends == own[:, feature, None, None]) | np.isinf(ends)
         bound[:, feature] = np.where(kept, ends, columns.inward(ends, dtype))
 
-    # a row outside the range keeps its own value reachable
-    low, high = bound[..., 0], bound[..., 1]
-    lost = np.nonzero(~((low <= own[..., None]) & (own[..., None] <= high)).any(axis=-1))
-    side = np.where(low[..., 0] > high[..., 0], 0, 1)[lost]
-    bound[(*lost, side)] = own[lost][:, None]
+    low, high, only = bound[..., 0], bound[..., 1], own[..., None]
+    lost = ~((low <= only) & (only <= high)).any(axis=-1)
+    if lost.any():  # a row outside the range keeps its own value reachable
+        side = np.where(low[lost, 0] > high[lost, 0], 0, 1)
+        bound[(*np.nonzero(lost), side)] = own[lost][:, None]
     return bound
 
 
 def _snapped(plan: Plan, own: F8, bound: F8, positive: NDArray[np.bool_], *, ruled: bool) -> F8:
     """Move interval ends inward to numbers that the data could show and that keep the base-value rule as floats."""
-    base, grid = (plan.feature[name][:-1, None, None] for name in ("base_value", "grid"))
+    base, grid = plan.feature["base_value"][:-1, None, None], plan.feature["grid"][:-1, None, None]
     own = own[..., None, None]
     radius = np.abs(own - base)
-    inward = np.array([1.0, -1.0])  # up from the low end, down from the high one
     keep = (bound == own) | np.isinf(bound)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = inward * np.ceil(inward * bound * grid - 1e-9)
-        snapped = np.where(grid > 0.0, whole / grid, bound)
+        # the mirror of a value may miss the rule by its last bit: take the next number
+        snapped, further = bound, np.nextafter(bound, INWARD * np.inf)
+        stepped = grid > 0.0
+        if stepped.any():
+            whole = INWARD * np.ceil(INWARD * bound * grid - 1e-9)
+            snapped = np.where(stepped, whole / grid, bound)
+            further = np.where(stepped, (whole + INWARD) / grid, further)
         gap = np.abs(snapped - base)
         misses = np.where(positive[:, None, None, None], gap > radius, (gap < radius) & ruled)
-        # the mirror of a value may miss the rule by its last bit: take the next number
-        further = np.where(grid > 0.0, (whole + inward) / grid, np.nextafter(bound, inward * np.inf))
     return np.where(keep, bound, np.where(misses, further, snapped))
 
 
 def _levels(plan: Plan, place: F8, positive: NDArray[np.bool_], away: bool) -> NDArray[np.bool_]:
     """Feasible levels: no farther from the base than the row's (PP), or at least as far (PN)."""
-    own = np.repeat(np.abs(place), np.diff(plan.feature["first_level"]), axis=1)
+    first = plan.feature["first_level"]
+    own = np.repeat(np.abs(place), first[1:] - first[:-1], axis=1)
     levels = np.abs(plan.level["place"])
     allowed: NDArray[np.bool_] = np.where(positive[:, None], levels <= own, (levels >= own) | (not away))
     return allowed
