@@ -181,7 +181,7 @@ class Explainer:
             If the model no longer answers as it did when the explainer was made.
         """
         began = time.monotonic()
-        table = self.features.check(X)
+        table, dtypes = self.features.checked(X)
         kinds = self._checked_kinds(kinds)
         goal = self._checked_target(target)
         limits = Limits(
@@ -192,9 +192,9 @@ class Explainer:
         at_once = 1 if time_limit is not None and self._axes is not None else ROWS_AT_ONCE
         jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
         at_once = max(1, min(at_once, -(-len(table) // jobs)))
-        parts = [table.iloc[first : first + at_once] for first in range(0, len(table), at_once)]
+        parts = _parts(table, at_once)
         done: list[Explanation] = []
-        for part in _in_order(self, parts, (kinds, goal, seed, limits), n_jobs, progress, len(table)):
+        for part in _in_order(self, parts, (dtypes, kinds, goal, seed, limits), n_jobs, progress, len(table)):
             done.extend(part)
         return Explanations(done, self._provenance(seed, kinds, target, done, time.monotonic() - began))
 
@@ -298,28 +298,33 @@ class Explainer:
         return last[1]
 
     def _explain_part(
-        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
+        self,
+        table: pd.DataFrame,
+        dtypes: list[Any],
+        kinds: Sequence[str],
+        target: int | None,
+        seed: int,
+        limits: Limits,
     ) -> list[Explanation]:
         """Explain some rows together; if the model fails on some, the others are explained one by one."""
         try:
-            return self._explain_rows(table, kinds, target, seed, limits)
+            return self._explain_rows(self.features.form(table, dtypes), kinds, target, seed, limits)
         except ModelChangedError:
             raise
         except MacemError as error:
             if len(table) > 1:
                 rows = [table.iloc[[row]] for row in range(len(table))]
-                return [one for row in rows for one in self._explain_part(row, kinds, target, seed, limits)]
-            form = self.features.form(table)
+                return [one for row in rows for one in self._explain_part(row, dtypes, kinds, target, seed, limits)]
+            form = self.features.form(table, dtypes)
             cells = (form.cells, self._bases(form))
             original, base = (rows_of(them, table.columns, list(table.index))[0] for them in cells)
             told = str(error) if limits.passed else narrowed(error, form.model_table)
             return [Explanation(table.index[0], original, None, None, base, error=told)]
 
     def _explain_rows(
-        self, table: pd.DataFrame, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
+        self, form: Form, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
-        form = self.features.form(table)
-        asked = form.model_table
+        n_rows, asked = len(form.numbers), form.model_table
         read = None if self._axes is None else self._read(asked)
         probabilities, predicted = self._answer(form, asked, read)
         plan, weights = self._plan, problem.weights_from(self.options)
@@ -333,11 +338,11 @@ class Explainer:
             target=target,
             away_from_base=self.options.away_from_base,
         )
-        ask = _Asking(self, form, np.repeat(np.arange(len(table)), len(kinds)))
+        ask = _Asking(self, form, np.repeat(np.arange(n_rows), len(kinds)))
         work = Work.on(problems, limits)
         if target is not None:  # a row that is in the target class already has no way to go
             there = np.repeat(predicted == target, len(kinds)) & np.tile(
-                [k == problem.NEGATIVE for k in kinds], len(table)
+                [k == problem.NEGATIVE for k in kinds], n_rows
             )
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         scratch = self._room()
@@ -518,14 +523,16 @@ class Explainer:
         """Results, from arrays to what a person reads."""
         table, cells, base_cells = form.table, form.cells, self._bases(form)
         columns, names, index = table.columns, table.columns.tolist(), list(table.index)
-        found = np.isfinite(work.best.row["cost"])
-        place = np.cumsum(found) - 1  # of each example among those that are shown
+        found = np.flatnonzero(np.isfinite(work.best.row["cost"])).tolist()
+        place = {p: at for at, p in enumerate(found)}  # of each example among those that are shown
         originals, bases = rows_of(cells, columns, index), rows_of(base_cells, columns, index)
-        examples = rows_of(shown, columns, [index[p // len(kinds)] for p in np.flatnonzero(found)])
+        examples = rows_of(shown, columns, [index[p // len(kinds)] for p in found])
         importances, sensitivities = rows_of(self._importance(work), columns), rows_of(sensitivity, columns)
         own_probabilities = rows_of(probabilities, self._class_index)
         their_probabilities = rows_of(verdict.probabilities, self._class_index)
         distance = work.best.row["cost"]
+        numbers, reference_numbers = work.best.numbers, work.problems.cell["reference"]
+        differs = (numbers != reference_numbers) & ~np.isnan(numbers)
         explanations = []
         for row in range(len(table)):
             contrasts: dict[str, Contrast] = {}
@@ -533,28 +540,27 @@ class Explainer:
                 p = row * len(kinds) + kind_at
                 reference = originals[row] if kind == problem.NEGATIVE else bases[row]
                 status, changes = self._status(work, p), {}
-                if found[p]:
-                    differs = work.best.numbers[p] != work.problems.cell["reference"][p]
-                    differs &= ~np.isnan(work.best.numbers[p])
+                is_found = p in place
+                if is_found:
                     before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], shown[place[p]]
                     changes = {
                         _plain(names[at]): (_plain(before[at]), _plain(after[at]))
-                        for at in np.flatnonzero(differs).tolist()
+                        for at in np.flatnonzero(differs[p]).tolist()
                         if before[at] != after[at]  # as they are shown: a float32 holds fewer digits than a number
                     }
                 contrasts[kind] = Contrast(
                     kind=kind,
                     status=status,
-                    values=examples[place[p]] if found[p] else None,
+                    values=examples[place[p]] if is_found else None,
                     changes=changes,
                     importance=importances[p],
                     sensitivity=sensitivities[p],
-                    prediction=self.classes[verdict.labels[p]] if found[p] else None,
-                    probabilities=their_probabilities[p] if found[p] else None,
-                    distance=float(distance[p]) if found[p] else None,
-                    n_changed=len(changes) if found[p] else None,
+                    prediction=self.classes[verdict.labels[p]] if is_found else None,
+                    probabilities=their_probabilities[p] if is_found else None,
+                    distance=float(distance[p]) if is_found else None,
+                    n_changed=len(changes) if is_found else None,
                     n_queries=int(work.best.row["n_queries"][p]),
-                    lower_bound=float(distance[p]) if found[p] and work.best.row["proved"][p] else None,
+                    lower_bound=float(distance[p]) if is_found and work.best.row["proved"][p] else None,
                     reference=reference,
                     target=self.classes[target] if target is not None and kind == problem.NEGATIVE else None,
                 )
@@ -791,6 +797,12 @@ def _fitted_density(density: Any, features: Features, X_train: Any) -> Any:
     return chosen.fit(features, features.numbers(table), features.model_table(table))
 
 
+def _parts(table: pd.DataFrame, at_once: int) -> list[pd.DataFrame]:
+    """A table in parts of so many rows; one that is its only part stays as it is, since slicing a frame takes time."""
+    firsts = range(0, len(table), at_once)
+    return [table] if len(firsts) == 1 else [table.iloc[first : first + at_once] for first in firsts]
+
+
 def _in_order(
     explainer: Explainer,
     parts: list[pd.DataFrame],
@@ -800,10 +812,10 @@ def _in_order(
     n_rows: int,
 ) -> Iterator[list[Explanation]]:
     """Explain parts in parallel and hand them over in order."""
-    call = joblib.delayed(explainer._explain_part)
     if n_jobs == 1 and len(parts) <= 1:
         results: Any = (explainer._explain_part(part, *arguments) for part in parts)
     else:
+        call = joblib.delayed(explainer._explain_part)
         backend, _ = joblib.parallel.get_active_backend(prefer="threads")
         # Ray's and Spark's backends give all results at once.
         return_as = "generator" if backend.supports_return_generator else "list"

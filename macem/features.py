@@ -206,30 +206,39 @@ class Features:
         DataError
             If columns are missing, unknown or duplicated, or if a numeric cell is infinite or no number.
         """
+        return self.checked(X)[0]
+
+    def checked(self, X: Any) -> tuple[pd.DataFrame, list[Any]]:
+        """The same, and the dtypes of the table, which a frame takes as long to tell as to be made."""
         table, typed = self._rows(X)
+        of_numbers = type(X) is np.ndarray and X.dtype.kind in "iuf"  # which pandas takes as they are
+        dtypes = [X.dtype] * table.shape[1] if of_numbers else table.dtypes.tolist()
         aligned = {}
-        for at in self._unsettled(table):
+        for at in self._unsettled(table, dtypes):
             column = table.iloc[:, at]
             found = self._aligned(at, column, typed)
             if self.levels[at] is None:
                 columns.refuse_infinite(found, columns.floats(found))
             if found is not column:
                 aligned[at] = found.array
-        return _replaced(table, aligned)
+        if not aligned:
+            return table, dtypes
+        table = _replaced(table, aligned)
+        return table, table.dtypes.tolist()
 
-    def _unsettled(self, table: pd.DataFrame) -> Iterator[int]:
+    def _unsettled(self, table: pd.DataFrame, dtypes: list[Any]) -> Iterator[int]:
         """Columns of another dtype than the background's, or with a cell that is infinite."""
-        for dtype, block in _blocks(table.dtypes.tolist()).items():
-            own = [at for at in block if self.dtypes[at] == dtype]
-            numeric = [at for at in own if self.levels[at] is None]
+        for dtype, block in _blocks(dtypes).items():
+            unsettled = {at for at in block if self.dtypes[at] != dtype}
+            numeric = [at for at in block if at not in unsettled and self.levels[at] is None]
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
-            if plain and not (dtype.kind == "f" and np.isinf(_part(table, numeric).to_numpy()).any()):
-                numeric = []
-            yield from (at for at in block if at not in own or at in numeric)
+            if not plain or (dtype.kind == "f" and np.isinf(_part(table, numeric).to_numpy()).any()):
+                unsettled.update(numeric)
+            yield from (at for at in block if at in unsettled)
 
-    def form(self, table: pd.DataFrame) -> Form:
-        """Read a checked table once, to make rows like its own."""
-        dtypes = table.dtypes.tolist()
+    def form(self, table: pd.DataFrame, dtypes: list[Any] | None = None) -> Form:
+        """Read a checked table once, to make rows like its own; `dtypes` are those of the table, where known."""
+        dtypes = table.dtypes.tolist() if dtypes is None else dtypes
         return Form(self, table, dtypes, self.numbers(table, dtypes))
 
     def numbers(self, table: pd.DataFrame, dtypes: Sequence[Any] | None = None) -> F8:
@@ -322,16 +331,14 @@ class Features:
         if not isinstance(dtype, np.dtype):  # text, which has no missing values
             cells = table.to_numpy(object)
             return cells if table.isna().any(axis=None) else cells.astype(str)
-        return table.to_numpy(
-            dtype if all(found == dtype for found in (table.dtypes if dtypes is None else dtypes)) else None
-        )
+        dtypes = table.dtypes.tolist() if dtypes is None else dtypes
+        return table.to_numpy(dtype if all(found == dtype for found in dtypes) else None)
 
     def special(self, numbers: F8) -> NDArray[np.bool_]:
         """Which numbers are special codes, shape (n, d)."""
         mask = np.zeros(np.shape(numbers), np.bool_)
-        for at, codes in enumerate(self.special_codes):
-            if codes.size:
-                mask[:, at] = np.isin(numbers[:, at], codes)
+        for at in self._with_special_codes:
+            mask[:, at] = np.isin(numbers[:, at], self.special_codes[at])
         return mask
 
     def __getstate__(self) -> dict[str, Any]:
@@ -342,6 +349,10 @@ class Features:
         """Position and dtype of the continuous columns that hold fewer digits than a float64."""
         numeric = [at for at, levels in enumerate(self.levels) if levels is None and self.decimals[at] < 0]
         return [(at, self.dtypes[at]) for at in numeric if columns.is_narrow(self.dtypes[at])]
+
+    @cached_property
+    def _with_special_codes(self) -> list[int]:
+        return [at for at, codes in enumerate(self.special_codes) if codes.size]
 
     @cached_property
     def _columns(self) -> pd.Index[Any]:
@@ -389,7 +400,7 @@ class Features:
         """The columns in the background's order, matched by name."""
         found = list(table.columns)
         if found == list(self.names):
-            return table
+            return table.iloc[:]  # a view: what a model writes into its rows does not reach the user's
         _refuse_duplicates(found)
         self._refuse_other_columns(found, "")
         return table.loc[:, list(self.names)]
@@ -752,7 +763,7 @@ def _cells(table: pd.DataFrame, dtypes: list[Any]) -> NDArray[Any]:
 
 
 def _are_alike(dtypes: list[Any]) -> bool:
-    return isinstance(dtypes[0], np.dtype) and all(dtype == dtypes[0] for dtype in dtypes)
+    return isinstance(dtypes[0], np.dtype) and dtypes.count(dtypes[0]) == len(dtypes)
 
 
 def _are_floats(dtypes: list[Any]) -> bool:

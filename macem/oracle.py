@@ -149,7 +149,7 @@ def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:
         return raw
     if link == kernel.SIGMOID:
         positive = expit(slope * raw[:, 0])
-        return np.column_stack([1.0 - positive, positive])
+        return np.array([1.0 - positive, positive]).T
     if link == kernel.SOFTMAX:
         return np.asarray(softmax(raw, axis=1)) if raw.dtype == np.float32 else _softmax(slope * raw)
     if link == kernel.SIGMOID_EACH:
@@ -163,7 +163,7 @@ def _link(link: int, raw: NDArray[Any], slope: float) -> NDArray[Any]:
         return _softmax(raw / (raw.shape[1] - 1))
     if link == kernel.SIGMOID_SINGLE:
         positive = expit(np.maximum(raw[:, 0], np.float32(-88.7)))  # bounded as XGBoost bounds it
-        return np.column_stack([1 - positive, positive])
+        return np.array([1 - positive, positive]).T
     if link == kernel.SOFTMAX_SINGLE:
         # NumPy's own expf is an ulp off the C library's at times; its complex one asks the C library
         exponentials = np.exp((raw - raw.max(axis=1, keepdims=True)).astype(np.complex64)).real

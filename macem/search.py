@@ -15,6 +15,7 @@ from macem.options import SearchOptions
 __all__ = ["Ask", "Limits", "Work", "ask_table", "begin", "compiled", "lockstep", "schedule_for"]
 
 MAX_DIRECTION_BYTES = 32 << 20  # directions are shared by all rows; beyond this, steps reuse blocks of them
+UNLIMITED = int(np.iinfo(np.int64).max)  # queries
 MAX_QUERIES_AT_ONCE = 1 << 16  # rows of one predict_proba call
 
 Ask = Callable[[F8, I8], F8]
@@ -45,13 +46,13 @@ class Work:
     def on(cls, problems: Problems, limits: Limits) -> Work:
         """Nothing done yet."""
         n, d = problems.anchor.shape
-        most = np.iinfo(np.int64).max if limits.max_queries is None else limits.max_queries
-        return cls(problems, Best(np.zeros((n, d)), kernel.records(kernel.FOUND, n, cost=np.inf), int(most)))
+        most = UNLIMITED if limits.max_queries is None else int(limits.max_queries)
+        return cls(problems, Best(np.zeros((n, d)), kernel.records(kernel.FOUND, n, cost=np.inf), most))
 
     @property
     def open(self) -> I8:
         """Problems that may still be worked on."""
-        return np.flatnonzero(~self.best.row["done"] & ~self.best.row["exhausted"])
+        return np.flatnonzero(~(self.best.row["done"] | self.best.row["exhausted"]))
 
 
 def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int = 1) -> Schedule:
