@@ -6,7 +6,7 @@ import copy
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -341,17 +341,15 @@ class Explainer:
         ask = _Asking(self, form, np.repeat(np.arange(n_rows), len(kinds)))
         work = Work.on(problems, limits)
         if target is not None:  # a row that is in the target class already has no way to go
-            there = np.repeat(predicted == target, len(kinds)) & np.tile(
-                [k == problem.NEGATIVE for k in kinds], n_rows
-            )
+            there = np.repeat(predicted == target, len(kinds)) & np.tile([k == problem.NEGATIVE for k in kinds], n_rows)
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         scratch = self._room()
         self._solve(work, plan, weights, seed, limits, ask, scratch)
-        shown, verdict = self._verify(work, ask, plan, weights, limits, probabilities, predicted)
+        verdict = self._verify(work, ask, plan, weights, limits, probabilities, predicted)
         sensitivity = self._sensitivity(form, work, plan, weights, verdict, len(kinds), scratch)
         if scratch is not None:
             self._rooms.append(scratch)
-        return self._assemble(form, probabilities, predicted, kinds, target, work, shown, verdict, sensitivity)
+        return self._assemble(form, probabilities, predicted, kinds, target, work, verdict, sensitivity)
 
     def _room(self) -> kernel.Scratch | None:
         """Room on the table for the thread that asks; it is given back, since that of a forest takes megabytes."""
@@ -445,12 +443,12 @@ class Explainer:
         limits: Limits,
         probabilities: F8,
         predicted: I8,
-    ) -> tuple[NDArray[Any], _Verdict]:
+    ) -> _Verdict:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
         found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-        shown, verdict = self._judge(work, ask, found)
+        verdict = self._judge(work, ask, found)
         self._refuse_if_changed(ask.form.table, probabilities, predicted, verdict)
-        failed = found[~verdict.holds[found]]
+        failed = found[~verdict.holds]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
             again = Work.on(problem.select(work.problems, failed), limits)
@@ -463,28 +461,31 @@ class Explainer:
             work.best.row[failed] = row
             work.best.row["proved"][failed] = False
             found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-            shown, verdict = self._judge(work, ask, found)
-            failed = found[~verdict.holds[found]]
+            verdict = self._judge(work, ask, found)
+            failed = found[~verdict.holds]
+        if not failed.size:
+            return verdict
         work.best.row["cost"][failed] = np.inf
         work.best.row["proved"][failed] = False
-        return shown[verdict.holds[found]], verdict
+        return verdict.upheld
 
-    def _judge(self, work: Work, ask: _Asking, found: I8) -> tuple[NDArray[Any], _Verdict]:
+    def _judge(self, work: Work, ask: _Asking, found: I8) -> _Verdict:
         """One call of the model with the rows and all examples found for them, which are shown by their cells."""
-        n, k, n_rows = work.problems.row.size, len(self.classes), len(ask.form.table)
+        n_rows = len(ask.form.numbers)
         owners = np.concatenate([np.arange(n_rows), ask.owners[found]])
         numbers = np.concatenate([ask.form.numbers, work.best.numbers[found]])
         asked, shown = ask.form.shown(numbers, owners)
         answers = self._live.predict_proba(asked)
         labels = self._labels(answers, asked)
-        own = slice(None, n_rows)
-        verdict = _Verdict(np.full((n, k), np.nan), np.full(n, -1), np.zeros(n, bool), answers[own], labels[own])
-        answers, labels = answers[n_rows:], labels[n_rows:]
-        verdict.probabilities[found] = answers
-        verdict.labels[found] = labels
-        keep, goal = work.problems.row["keep"][found] == 1, work.problems.row["goal"][found]
-        verdict.holds[found] = np.where(keep, labels == goal, labels != goal)
-        return shown[n_rows:], verdict
+        wanted = work.problems.row[found]
+        return _Verdict(
+            shown=shown[n_rows:],
+            probabilities=np.asarray(answers[n_rows:], dtype=np.float64),
+            labels=labels[n_rows:],
+            holds=(labels[n_rows:] == wanted["goal"]) == (wanted["keep"] == 1),
+            own_probabilities=answers[:n_rows],
+            own_labels=labels[:n_rows],
+        )
 
     def _refuse_if_changed(self, table: pd.DataFrame, before: F8, predicted: I8, verdict: _Verdict) -> None:
         gap = np.abs(before - verdict.own_probabilities).max(axis=1)
@@ -516,7 +517,6 @@ class Explainer:
         kinds: Sequence[str],
         target: int | None,
         work: Work,
-        shown: NDArray[Any],
         verdict: _Verdict,
         sensitivity: F8,
     ) -> list[Explanation]:
@@ -526,7 +526,7 @@ class Explainer:
         found = np.flatnonzero(np.isfinite(work.best.row["cost"])).tolist()
         place = {p: at for at, p in enumerate(found)}  # of each example among those that are shown
         originals, bases = rows_of(cells, columns, index), rows_of(base_cells, columns, index)
-        examples = rows_of(shown, columns, [index[p // len(kinds)] for p in found])
+        examples = rows_of(verdict.shown, columns, [index[p // len(kinds)] for p in found])
         importances, sensitivities = rows_of(self._importance(work), columns), rows_of(sensitivity, columns)
         own_probabilities = rows_of(probabilities, self._class_index)
         their_probabilities = rows_of(verdict.probabilities, self._class_index)
@@ -539,10 +539,10 @@ class Explainer:
             for kind_at, kind in enumerate(kinds):
                 p = row * len(kinds) + kind_at
                 reference = originals[row] if kind == problem.NEGATIVE else bases[row]
-                status, changes = self._status(work, p), {}
                 is_found = p in place
+                status, changes = Status.FOUND if is_found else self._why_not(work, p), {}
                 if is_found:
-                    before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], shown[place[p]]
+                    before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], verdict.shown[place[p]]
                     changes = {
                         _plain(names[at]): (_plain(before[at]), _plain(after[at]))
                         for at in np.flatnonzero(differs[p]).tolist()
@@ -555,8 +555,8 @@ class Explainer:
                     changes=changes,
                     importance=importances[p],
                     sensitivity=sensitivities[p],
-                    prediction=self.classes[verdict.labels[p]] if is_found else None,
-                    probabilities=their_probabilities[p] if is_found else None,
+                    prediction=self.classes[verdict.labels[place[p]]] if is_found else None,
+                    probabilities=their_probabilities[place[p]] if is_found else None,
                     distance=float(distance[p]) if is_found else None,
                     n_changed=len(changes) if is_found else None,
                     n_queries=int(work.best.row["n_queries"][p]),
@@ -577,9 +577,8 @@ class Explainer:
             )
         return explanations
 
-    def _status(self, work: Work, p: int) -> Status:
-        if np.isfinite(work.best.row["cost"][p]):
-            return Status.FOUND
+    def _why_not(self, work: Work, p: int) -> Status:
+        """Why a problem has no example."""
         nothing_moves = not work.problems.cell["movable"][p].any()
         if work.best.row["proved"][p] or nothing_moves or len(self.classes) == 1:
             return Status.NONE_EXISTS
@@ -616,7 +615,7 @@ class Explainer:
         rows = np.flatnonzero(np.isfinite(work.best.row["cost"]))
         if not rows.size:
             return sensitivity
-        numbers, goal = work.best.numbers[rows], verdict.labels[rows]
+        numbers, goal = work.best.numbers[rows], verdict.labels
         if self._axes is not None and self._table is not None and scratch is not None:
             codes = np.empty(numbers.shape)
             kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
@@ -671,13 +670,26 @@ class Explainer:
 
 @dataclass(frozen=True)
 class _Verdict:
-    """What the user's own model says of the examples, and of the rows themselves."""
+    """What the user's own model says of the m examples, and of the n rows themselves."""
 
-    probabilities: F8
-    labels: I8
-    holds: NDArray[np.bool_]
-    own_probabilities: F8
-    own_labels: I8
+    shown: NDArray[Any]  # (m, d), their cells
+    probabilities: F8  # (m, k)
+    labels: I8  # (m,)
+    holds: NDArray[np.bool_]  # (m,)
+    own_probabilities: F8  # (n, k)
+    own_labels: I8  # (n,)
+
+    @property
+    def upheld(self) -> _Verdict:
+        """The same of the examples that hold alone."""
+        kept = self.holds
+        return replace(
+            self,
+            shown=self.shown[kept],
+            probabilities=self.probabilities[kept],
+            labels=self.labels[kept],
+            holds=kept[kept],
+        )
 
 
 @dataclass(frozen=True)
