@@ -17,7 +17,7 @@ __all__ = ["NEGATIVE", "POSITIVE", "free_problems", "pose", "select", "weights_f
 POSITIVE = "positive"
 NEGATIVE = "negative"
 
-EVERYWHERE, NOWHERE = (-np.inf, np.inf), (np.inf, -np.inf)  # intervals
+EVERYWHERE, NOWHERE = np.array([-np.inf, np.inf]), np.array([np.inf, -np.inf])  # intervals
 INWARD = np.array([1.0, -1.0])  # up from the low end of an interval, down from its high one
 
 
@@ -95,9 +95,10 @@ def pose(
 def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: I8) -> Problems:
     """Problems whose every feature may move through its whole range, to see what a class rests on."""
     n, d = numbers.shape
-    bound = np.full((n, d, 2, 2), [np.inf, -np.inf])
+    bound = np.empty((n, d, 2, 2))
     bound[..., 0, 0] = np.fmin(features.low, numbers)
     bound[..., 0, 1] = np.fmax(features.high, numbers)
+    bound[..., 1, :] = NOWHERE
     return Problems(
         cell=kernel.records(
             kernel.CELL,
@@ -154,7 +155,7 @@ def _intervals(features: Features, plan: Plan, own: F8, positive: NDArray[np.boo
     between = positive[:, None]
     np.copyto(low[..., 0], np.fmin(own, mirror), where=between)
     np.copyto(high[..., 0], np.fmax(own, mirror), where=between)
-    bound[positive, :, 1] = NOWHERE
+    np.copyto(bound[..., 1, :], NOWHERE, where=between[..., None])
 
     lowest, highest = features.low, features.high
     if features.direction.any():

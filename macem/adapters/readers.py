@@ -48,11 +48,11 @@ class NumberReader:
 
     def __call__(self, X: Any) -> F8:
         """Read a table, shape (n, n_features); DataError where the model would not take it."""
-        from sklearn.utils.validation import check_array
-
         numbers = self._plain(X)
         if numbers is not None:
             return numbers
+        from sklearn.utils.validation import check_array
+
         finite = False if self.infinite else "allow-nan" if self.missing else True
         try:
             with np.errstate(over="ignore"):  # what is too large for float32 is refused as infinite
