@@ -118,7 +118,7 @@ FLAG_CATEGORY = 2  # the node asks for membership in a category set
 FLAG_ZERO_MISSING = 4  # zero counts as missing (LightGBM's zero_as_missing)
 CATEGORIES, ZERO_MISSING = 1, 2  # what makes a table special
 
-IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP = range(9)
+IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP, SOFTMAX_NUMPY = range(10)
 
 
 TREE = record(first=np.int64, output=np.int64, width=np.int64, depth=np.int64)
@@ -488,7 +488,7 @@ def _link(link: int, slope: float, outputs: F8, n_outputs: int) -> None:
             total += outputs[output]
         for output in range(n_outputs):
             outputs[output] = np.float64(np.float32(np.float32(outputs[output]) / np.float32(total)))
-    elif link in (SOFTMAX, ADABOOST):
+    elif link in (SOFTMAX, SOFTMAX_NUMPY, ADABOOST):
         if link == ADABOOST and n_outputs == 2:
             half = (outputs[1] - outputs[0]) / 2.0
             outputs[0] = -half

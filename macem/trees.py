@@ -27,7 +27,8 @@ class Link(IntEnum):
 
     IDENTITY = kernel.IDENTITY  # the outputs are probabilities
     SIGMOID = kernel.SIGMOID  # one output -> (1 - p, p), p = 1 / (1 + exp(-slope * raw))
-    SOFTMAX = kernel.SOFTMAX  # softmax(slope * raw)
+    SOFTMAX = kernel.SOFTMAX  # softmax(slope * raw), with the exponential of the C library
+    SOFTMAX_NUMPY = kernel.SOFTMAX_NUMPY  # the same with NumPy's, whose last bit differs on some processors
     SIGMOID_EACH = kernel.SIGMOID_EACH  # one sigmoid per class, as it is (LightGBM multiclassova)
     VOTE = kernel.VOTE  # 1 for the first largest output, 0 elsewhere
     ADABOOST = kernel.ADABOOST  # scikit-learn's AdaBoost votes (see there)

@@ -193,7 +193,7 @@ def _boosted(trees: Sequence[Tree], start: F8, slope: float = 1.0) -> Member:
     return Member(
         trees=trees,
         n_outputs=n_outputs,
-        link=Link.SIGMOID if n_outputs == 1 else Link.SOFTMAX,
+        link=Link.SIGMOID if n_outputs == 1 else Link.SOFTMAX_NUMPY,
         start=start,
         classes=(0, 1) if n_outputs == 1 else tuple(range(n_outputs)),
         slope=slope,

@@ -126,7 +126,7 @@ def _to_votes(model: Any, part: Part) -> Callable[[Member], Member] | None:
     (member,) = part.oracle.members
     kinds = {base.__name__ for base in type(_last_step(model)).__mro__}
     boosters = kinds & {"GradientBoostingClassifier", "HistGradientBoostingClassifier"}
-    if member.link in (Link.IDENTITY, Link.ADABOOST) or (member.link == Link.SOFTMAX and boosters):
+    if member.link in (Link.IDENTITY, Link.ADABOOST) or (member.link == Link.SOFTMAX_NUMPY and boosters):
         return _vote
     if "HistGradientBoostingClassifier" in kinds:
         return _step

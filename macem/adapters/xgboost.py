@@ -28,7 +28,7 @@ LINKS = {
     "reg:logistic": Link.SIGMOID_SINGLE,
     "binary:hinge": Link.STEP,
     "multi:softprob": Link.SOFTMAX_SINGLE,
-    "multi:softmax": Link.SOFTMAX,  # predict_proba asks for margins here, and leaves the rest to SciPy
+    "multi:softmax": Link.SOFTMAX_NUMPY,  # predict_proba asks for margins here, and leaves the rest to SciPy
 }
 OLDEST, NEWEST = 2, 3  # major versions whose model format is known
 

@@ -115,6 +115,7 @@ def test_keys_order_as_numbers_do(plain_kernel: ModuleType, single: bool) -> Non
         ("SIGMOID", [0.0], [0.5, 0.5]),
         ("SIGMOID", [np.log(3.0)], [0.25, 0.75]),
         ("SOFTMAX", [0.0, np.log(3.0), 0.0], [0.2, 0.6, 0.2]),
+        ("SOFTMAX_NUMPY", [0.0, np.log(3.0), 0.0], [0.2, 0.6, 0.2]),
         ("SIGMOID_EACH", [0.0, np.log(3.0)], [0.5, 0.75]),
         ("VOTE", [1.0, 2.0, 2.0], [0.0, 1.0, 0.0]),
         ("STEP", [0.1], [0.0, 1.0]),
