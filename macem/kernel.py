@@ -118,7 +118,8 @@ FLAG_CATEGORY = 2  # the node asks for membership in a category set
 FLAG_ZERO_MISSING = 4  # zero counts as missing (LightGBM's zero_as_missing)
 CATEGORIES, ZERO_MISSING = 1, 2  # what makes a table special
 
-IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST, SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP, SOFTMAX_NUMPY = range(10)
+IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST = range(6)
+SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP, SOFTMAX_NUMPY = range(6, 10)
 
 
 TREE = record(first=np.int64, output=np.int64, width=np.int64, depth=np.int64)
