@@ -25,15 +25,15 @@ from macem import datasets, refine
 
 RESULTS = Path(__file__).parent / "results" / "beam.csv"
 SETTINGS: dict[str, tuple[int, int]] = {  # width, and outward rounds without gain
-    "beam of 4": (4, 2),
-    "beam of 8": (8, 2),
-    "beam of 8, all 12 rounds": (8, 12),
-    "beam of 12": (12, 2),
-    "beam of 24": (24, 2),
-    "beam of 48": (48, 2),
-    "search alone": (8, 2),
+    "beam of 4": (4, 4),
+    "beam of 4, 6 rounds without gain": (4, 6),
+    "beam of 4, all 12 rounds": (4, 12),
+    "beam of 8": (8, 4),
+    "beam of 24": (24, 4),
+    "beam of 48": (48, 4),
+    "search alone": (4, 4),
 }
-DEFAULT = "beam of 8"
+DEFAULT = "beam of 4"
 N_ROWS = 30
 MODELS = {
     "random forest 100": RandomForestClassifier(n_jobs=1, random_state=0),

@@ -71,7 +71,7 @@ class SearchOptions:
     refine: bool = True
     away_from_base: bool = True
     step_size: float = 0.02
-    beam_width: int = 8
+    beam_width: int = 4
 
     def __post_init__(self) -> None:
         for name in ("loss_weights", "smoothing"):

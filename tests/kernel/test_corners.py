@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -153,6 +154,38 @@ def refined(plain_kernel: ModuleType, s: Setting, work: Work) -> Work:
         s.table, s.axes, s.plan, s.weights, s.problems, work.best, beam, scratch, 12, 12, np.empty((0, 0))
     )
     return work
+
+
+def test_no_state_is_asked_twice(plain_kernel: ModuleType, forest: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile, asked = plain_kernel.axis_moves, []
+
+    def noted(table: Any, axes: Any, plan: Any, weights: Any, problems: Any, p: int, numbers: Any, *rest: Any) -> Any:
+        asked.append((p, *numbers))
+        return profile(table, axes, plan, weights, problems, p, numbers, *rest)
+
+    monkeypatch.setattr(plain_kernel, "axis_moves", noted)
+    refined(plain_kernel, forest, forest.work()[0])
+    assert len(asked) == len(set(asked)) > len(forest.problems.row)
+    asked.clear()
+    monkeypatch.setattr(plain_kernel, "was_state", lambda *_: False)
+    refined(plain_kernel, forest, forest.work()[0])
+    assert len(asked) > len(set(asked))
+
+
+def test_states_beyond_what_is_remembered_may_come_again(plain_kernel: ModuleType) -> None:
+    beam = refine._beam(1, 4, 3)
+    beam = beam._replace(seen=beam.seen[:, :1])
+    assert [plain_kernel.becomes_state(beam, 0, np.uint64(one)) for one in (7, 7, 8, 8, 7)] == [
+        True, False, True, True, False,
+    ]  # fmt: skip
+
+
+def test_the_fingerprint_of_a_move_follows_from_its_state(plain_kernel: ModuleType) -> None:
+    before, after = np.array([0.5, -3.0, np.nan, 0.0]), np.array([0.5, 0.5, np.nan, -0.0])
+    moved = plain_kernel.fingerprint_of_cell(1, -3.0) ^ plain_kernel.fingerprint_of_cell(1, 0.5)
+    assert plain_kernel.fingerprint_of(after) == plain_kernel.fingerprint_of(before) ^ moved
+    permuted = [np.array(numbers, float) for numbers in itertools.permutations([0.0, 1.0, 2.0, 3.0])]
+    assert len({plain_kernel.fingerprint_of(numbers) for numbers in permuted}) == 24
 
 
 def test_the_refinement_keeps_its_budget(plain_kernel: ModuleType, forest: Setting) -> None:
