@@ -186,7 +186,7 @@ def _exp_of_c(numbers: NDArray[Any]) -> NDArray[Any]:
     NumPy's own is an ulp off it at times: in float32 everywhere, in float64 on processors with AVX-512 (4.6 % of normal
     numbers, NumPy 2.4). For complex numbers NumPy asks the C library.
     """
-    return np.exp(numbers.astype(np.result_type(numbers, np.complex64))).real
+    return np.asarray(np.exp(numbers.astype(np.result_type(numbers, np.complex64))).real)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
