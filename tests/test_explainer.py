@@ -516,9 +516,9 @@ def test_examples_that_fail_the_models_predict_are_searched_again_by_it() -> Non
 def test_a_second_search_has_what_the_first_left_of_the_budget() -> None:
     X = np.array([[x, y] for x in range(11) if x not in GAP for y in range(3)], dtype=float)
     explainer = Explainer(Moody(), X, base={0: 0.0}, options=SearchOptions(n_steps=1, n_directions=4))
-    free, limited = ([one.negative for one in explainer.explain(X, max_queries=most)] for most in (None, 20))
-    assert max(one.n_queries for one in free) > 40
-    assert max(one.n_queries for one in limited) < 30  # a step is of 8 queries or so
+    free, limited = ([one.negative for one in explainer.explain(X, max_queries=most)] for most in (None, 16))
+    assert max(one.n_queries for one in free) > 32
+    assert max(one.n_queries for one in limited) < 26  # a step is of 8 queries or so
     assert {one.status for one in limited} == {Status.FOUND, Status.NOT_FOUND, Status.OUT_OF_BUDGET}
 
 
