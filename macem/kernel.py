@@ -1372,7 +1372,7 @@ REACH = record(
     home=np.int64,  # the cell of the state itself
     low=np.int64,  # cells that a move may reach: feasible, and cheap enough
     high=np.int64,
-    first_crossed=np.int64,  # cuts between them, and the first beyond; on levels, any
+    first_crossed=np.int64,  # cuts between them, and the first beyond, as in `Axes.node_cut`; on levels, any node's
     end_crossed=np.int64,
     gap_low=np.int64,  # cells between that are not feasible
     gap_high=np.int64,
@@ -1380,7 +1380,7 @@ REACH = record(
     own_low=np.int64,  # cells in which the tree being walked keeps to its own leaf
     own_high=np.int64,
     tree=np.int64,  # that these two are of
-    moves=np.bool_,  # whether there is a cell or a level to move to
+    moves=np.bool_,  # whether any number or other level may be reached, be it in the state's own cell
 )
 BRANCH = record(
     node=np.uint64,
@@ -1410,10 +1410,12 @@ class Scratch(NamedTuple):
     own_levels: U8  # (n_words,) levels with which the tree being walked keeps to its own leaf
     fork: U8  # (8, depth + 1) nodes at which a tree's path may be left, packed: node 63 | whether it goes right 1
     n_forks: I8  # (8,) how many
-    branch: Records  # BRANCH, a stack
+    branch: Records  # BRANCH, a stack; `refine.scratch_for` says why it cannot run over
     walked: Records  # (128,) BRANCH, those that are being walked
     at: U8  # (128,) where, packed: place in `walked` 32 | node 32; for paths the node alone
     ended: U8  # (128,) the same, of those that have come to a leaf
+    # A feature of n cuts has n + 1 cells, and one place more where the last is left: its places begin at its first cut
+    # and two further for each feature before it.
     step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell; zero between calls
     entered: U8  # one bit a cell: some step is not zero
     level: F8  # (L, n_outputs) change of the raw outputs at a level; zero between calls
@@ -1453,7 +1455,7 @@ def fill_level_words(table: TreeEnsemble, axes: Axes, plan: Plan) -> None:
 
 @inlined
 def as_read(axes: Axes, number: float) -> float:
-    """A number as the table compares it."""
+    """A number as the table compares it; where that is in float32, the cuts are float32 as they are."""
     return np.float64(np.float32(number)) if axes.single == 1 else number
 
 
@@ -1796,7 +1798,10 @@ def walk_branches(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch,
 def part_branch(
     scratch: Scratch, axes: Axes, branch: Any, n_branches: int, place: int, below: np.uint64
 ) -> tuple[np.uint64, int]:
-    """Send a branch's cells or levels on at a node that asks for their feature, some of them later."""
+    """Send a branch's cells or levels on at a node that asks for their feature.
+
+    Where they part, those that go right wait as a branch of their own, and `branch` keeps the others.
+    """
     right = below + np.uint64(1)
     to = below
     if branch.levels:
@@ -1925,6 +1930,7 @@ def axis_moves(
             if found and number != numbers[feature]:
                 cost = reach.rest + feature_cost(plan, weights, problems, p, feature, number)
                 if cost < bound:
+                    # there the changes so far add up to nothing, but for their last bits
                     at_home = cell <= reach.home < end
                     for output in range(n_outputs):
                         change = 0.0 if at_home else scratch.change[output]

@@ -17,7 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 from macem import kernel
 from macem.kernel import F8, I8, Axes, Plan, TreeEnsemble
 
-MOST_LEVEL_WORDS = 64  # an axis profile of several trees looks at the 4096 most frequent levels of a feature
+# An axis profile of several trees looks at the 4096 most frequent levels of a feature, which are the first by number:
+# every node that asks for the feature keeps a bit for each.
+MOST_LEVEL_WORDS = 64
 
 __all__ = ["Link", "Member", "Tree", "axes_of", "constant", "pack", "rename_features", "with_columns"]
 
