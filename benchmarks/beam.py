@@ -25,13 +25,13 @@ from macem import datasets, refine
 
 RESULTS = Path(__file__).parent / "results" / "beam.csv"
 SETTINGS: dict[str, tuple[int, int]] = {  # width, and outward rounds without gain
-    "beam of 4": (4, 4),
-    "beam of 4, 6 rounds without gain": (4, 6),
+    "beam of 4": (4, 6),
+    "beam of 4, 4 rounds without gain": (4, 4),
     "beam of 4, all 12 rounds": (4, 12),
-    "beam of 8": (8, 4),
-    "beam of 24": (24, 4),
-    "beam of 48": (48, 4),
-    "search alone": (4, 4),
+    "beam of 8": (8, 6),
+    "beam of 24": (24, 6),
+    "beam of 48": (48, 6),
+    "search alone": (4, 6),
 }
 DEFAULT = "beam of 4"
 N_ROWS = 30

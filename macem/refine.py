@@ -12,7 +12,7 @@ from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
 __all__ = ["batched", "on_table", "scratch_for", "sensitivity_asked", "sensitivity_on_table"]
 
 MAX_ROUNDS = 12  # outward rounds; inward rounds end by themselves
-PATIENCE = 4  # outward rounds on a table that find nothing nearer; 6 ask a tenth more for 0.15 % of distance
+PATIENCE = 6  # outward rounds on a table that find nothing nearer; 4 ask a tenth less for 0.15 % of distance
 GRID_STEPS = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the range, where no profile can be read
 MOST_SEEN = 256  # states of a problem that are known again; hardly any has as many
 BLACK_BOX_WIDTH = 4  # states per outward round: a black box answers every move by a query
