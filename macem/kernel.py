@@ -1414,8 +1414,8 @@ class Scratch(NamedTuple):
     walked: Records  # (128,) BRANCH, those that are being walked
     at: U8  # (128,) where, packed: place in `walked` 32 | node 32; for paths the node alone
     ended: U8  # (128,) the same, of those that have come to a leaf
-    # A feature of n cuts has n + 1 cells, and one place more where the last is left: its places begin at its first cut
-    # and two further for each feature before it.
+    # A feature of n cuts has n + 1 cells, and one place more, where its last cell is left. So its places begin at its
+    # first cut, and two further for each feature before it.
     step: F8  # (n_cuts + 2 d, n_outputs) change of the raw outputs on entering a cell; zero between calls
     entered: U8  # one bit a cell: some step is not zero
     level: F8  # (L, n_outputs) change of the raw outputs at a level; zero between calls
@@ -1930,7 +1930,7 @@ def axis_moves(
             if found and number != numbers[feature]:
                 cost = reach.rest + feature_cost(plan, weights, problems, p, feature, number)
                 if cost < bound:
-                    # there the changes so far add up to nothing, but for their last bits
+                    # in the state's own cell the changes add up to nothing, but for their last bits
                     at_home = cell <= reach.home < end
                     for output in range(n_outputs):
                         change = 0.0 if at_home else scratch.change[output]
@@ -2024,10 +2024,10 @@ def fingerprint_of(numbers: F8) -> np.uint64:
 
 @inlined
 def was_state(beam: Beam, slot: int, fingerprint: np.uint64) -> bool:
-    """Whether numbers have been a state: another profile of theirs would hardly ever tell more.
+    """Whether numbers have been a state, whose profile would hardly ever tell more if it were asked once again.
 
-    Of the states that a beam of 8 walked to without asking, two in five had been one before, by other ways or in inward
-    rounds; 2 of the 2691 examples that were nearer than the last came of those.
+    Before this was asked, two in five states of a beam of 8 were repeated, by other ways or in inward rounds, and gave
+    2 of the 2691 examples that were nearer than the last.
     """
     known = False
     for at in range(beam.slot[slot].n_seen):
@@ -2240,7 +2240,7 @@ def grow_children(beam: Beam, slot: int, bound: float) -> int:
 
 @inner
 def inward_states(problems: Problems, beam: Beam, slot: int, p: int, best: Best) -> int:
-    """The best itself (pulls), and the best with one or two of its changes taken back (swaps); no state twice."""
+    """The best itself (pulls), and the best with one or two changes taken back (swaps), but for former states."""
     n_features = best.numbers.shape[1]
     width = beam.numbers.shape[1]
     n_states = 0

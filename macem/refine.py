@@ -14,7 +14,7 @@ __all__ = ["batched", "on_table", "scratch_for", "sensitivity_asked", "sensitivi
 MAX_ROUNDS = 12  # outward rounds; inward rounds end by themselves
 PATIENCE = 6  # outward rounds on a table that find nothing nearer; 4 ask a tenth less for 0.15 % of distance
 GRID_STEPS = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the range, where no profile can be read
-MOST_SEEN = 256  # states of a problem that are known again; hardly any has as many
+ROUNDS_SEEN = 32  # whose states are known again; hardly any problem has as many, inward rounds included
 BLACK_BOX_WIDTH = 4  # states per outward round: a black box answers every move by a query
 
 
@@ -137,7 +137,7 @@ def _beam(n_slots: int, width: int, d: int) -> Beam:
         numbers=np.zeros((n_slots, width, d)),
         child=kernel.records(kernel.CHILD, (n_slots, width)),
         grown=np.zeros((n_slots, width, d)),
-        seen=np.zeros((n_slots, MOST_SEEN), np.uint64),
+        seen=np.zeros((n_slots, ROUNDS_SEEN * width), np.uint64),
     )
 
 
