@@ -1,5 +1,6 @@
 """Oracles: what a black box is asked with, what it may answer, and how a table's raw outputs become probabilities."""
 
+import math
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelError
-from macem.oracle import BlackBoxOracle, Oracle
+from macem.oracle import BlackBoxOracle, Oracle, _exp_of_c
 
 X = np.random.default_rng(0).normal(size=(40, 3))
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(100, 140))
@@ -356,3 +357,11 @@ def test_global_random_state_is_untouched():
 def test_errors_are_macem_errors():
     for error in (OracleError, ModelError, UnsupportedModelError):
         assert issubclass(error, MacemError)
+
+
+def test_the_exponential_is_the_c_librarys() -> None:
+    numbers = np.concatenate([np.random.default_rng(0).normal(size=20000) * 3.0, [0.0, -708.5, -745.2, -1e4, -np.inf]])
+    np.testing.assert_array_equal(_exp_of_c(numbers), [math.exp(number) for number in numbers])
+    single = _exp_of_c(numbers.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single[:20001], np.exp(numbers.astype(np.float32).astype(float))[:20001], rtol=1e-7)

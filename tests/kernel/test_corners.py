@@ -180,6 +180,14 @@ def test_states_beyond_what_is_remembered_may_come_again(plain_kernel: ModuleTyp
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("width", [4, 192])
+def test_a_beam_of_any_width_remembers_all_its_outward_rounds(plain_kernel: ModuleType, width: int) -> None:
+    beam = refine._beam(1, width, 3)
+    fingerprints = [np.uint64(one) for one in range(1, refine.MAX_ROUNDS * width + 1)]
+    assert all(plain_kernel.becomes_state(beam, 0, one) for one in fingerprints)
+    assert not any(plain_kernel.becomes_state(beam, 0, one) for one in fingerprints)
+
+
 def test_the_fingerprint_of_a_move_follows_from_its_state(plain_kernel: ModuleType) -> None:
     before, after = np.array([0.5, -3.0, np.nan, 0.0]), np.array([0.5, 0.5, np.nan, -0.0])
     moved = plain_kernel.fingerprint_of_cell(1, -3.0) ^ plain_kernel.fingerprint_of_cell(1, 0.5)
