@@ -19,10 +19,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from macem import columns
+from macem import columns, kernel
 from macem.columns import Column
 from macem.errors import DataError, OptionError
-from macem.kernel import F8, I8
+from macem.kernel import F8, I8, Records
 
 __all__ = ["Features", "Form"]
 
@@ -343,6 +343,12 @@ class Features:
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def rules(self) -> Records:
+        """What each feature may become, as the kernel reads it, shape (d,)."""
+        fields = {"low": self.low, "high": self.high, "direction": self.direction, "frozen": self.frozen}
+        return kernel.records(kernel.RULE, len(self.names), **fields)
 
     @cached_property
     def narrow(self) -> list[tuple[int, Any]]:

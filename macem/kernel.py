@@ -1,8 +1,8 @@
 """Everything compiled, and the NamedTuples that it reads.
 
 numba's disk cache watches one source file, so all functions that call each other live here, under headed sections:
-trees, links, encoding, objective, search step, axis profile, refinement. Only data enters a compiled function:
-C-contiguous arrays and NamedTuples of arrays. The kernel knows numbers, and neither models nor tables.
+trees, links, encoding, problems, objective, search step, axis profile, refinement. Only data enters a compiled
+function: C-contiguous arrays and NamedTuples of arrays. The kernel knows numbers, and neither models nor tables.
 
 Python calls what is `compiled`, and nothing else: the rest has no wrapper for it, and such a call ends the process.
 """
@@ -626,6 +626,12 @@ def settled(plan: Plan, problems: Problems, p: int, feature: int, number: float)
     """The feasible number nearest to a number, on the data's own grid (a continuous one survives float32)."""
     grid = plan.feature[feature].grid
     number = math.floor(number * grid + 0.5) / grid if grid > 0.0 else np.float64(np.float32(number))
+    return nearest_feasible(problems, p, feature, number)
+
+
+@inlined
+def nearest_feasible(problems: Problems, p: int, feature: int, number: float) -> float:
+    """The feasible number nearest to a number."""
     nearest = problems.cell[p, feature].own
     gap = np.inf
     for side in range(2):
@@ -801,6 +807,145 @@ def _project_on_simplex(plan: Plan, problems: Problems, p: int, feature: int, po
         if problems.allowed[p, level_first + level]:
             weight = max(point[first + level] + (1.0 if level == base else 0.0) - shift, 0.0)
         point[first + level] = weight - (1.0 if level == base else 0.0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Problems: what a row may become
+# ---------------------------------------------------------------------------------------------------------------------
+
+RULE = record(
+    low=np.float64,  # the allowed range, in numbers
+    high=np.float64,
+    direction=np.int64,  # 1: may only increase; -1: may only decrease
+    frozen=np.bool_,
+)
+"""What one feature may become, whatever the row."""
+
+
+@compiled
+def bound_rows(plan: Plan, rules: Records, own: F8, positive: NDArray[np.bool_], away: bool, bound: F8) -> None:
+    """Set the intervals of numbers that the base-value rule leaves of the range."""
+    for p in range(own.shape[0]):
+        for feature in range(own.shape[1]):
+            number, rule, base = own[p, feature], rules[feature], plan.feature[feature].base_value
+            mirror = 2.0 * base - number
+            first, second = (-np.inf, np.inf), (np.inf, -np.inf)
+            if positive[p]:
+                first = (min(number, mirror), max(number, mirror))
+            elif away and number >= base:
+                first, second = (number, np.inf), (-np.inf, mirror)
+            elif away:
+                first, second = (-np.inf, number), (mirror, np.inf)
+            lowest = max(number, rule.low) if rule.direction > 0 else rule.low
+            highest = min(number, rule.high) if rule.direction < 0 else rule.high
+            for side in range(2):
+                low, high = first if side == 0 else second
+                low, high = max(low, lowest), min(high, highest)
+                bound[p, feature, side, 0] = inward(plan, feature, low, 1.0, number, positive[p], away)
+                bound[p, feature, side, 1] = inward(plan, feature, high, -1.0, number, positive[p], away)
+
+
+@inlined
+def inward(plan: Plan, feature: int, end: float, step: float, own: float, positive: bool, away: bool) -> float:
+    """The end of an interval as a number that the data could show and that keeps the base-value rule as a float.
+
+    `step` is 1 where inward is up, and -1 where it is down.
+    """
+    if end == own or abs(end) == np.inf:
+        return end
+    base, grid = plan.feature[feature].base_value, plan.feature[feature].grid
+    if grid > 0.0:
+        whole = step * np.ceil(step * end * grid - 1e-9)
+        inside, further = whole / grid, (whole + step) / grid
+    else:
+        inside, further = end, np.nextafter(end, step * np.inf)
+    gap, radius = abs(inside - base), abs(own - base)
+    misses = gap > radius if positive else away and gap < radius
+    return further if misses else inside  # the mirror of a value may miss the rule by its last bit
+
+
+@compiled
+def pose_rows(
+    plan: Plan,
+    rules: Records,
+    problems: Problems,
+    standing: NDArray[np.bool_],
+    positive: NDArray[np.bool_],
+    away: bool,
+) -> None:
+    """Complete problems that know their rows and intervals; a cell that is `standing` counts as at its base."""
+    for p in range(problems.row.size):
+        for feature in range(plan.feature.size - 1):
+            cell, coordinate = problems.cell[p, feature], plan.feature[feature]
+            own, is_level = cell.own, coordinate.kind > GRID
+            held = standing[p, feature] or rules[feature].frozen
+            cell.place = place_of(plan, feature, own)
+            cell.reference = coordinate.base_value if positive[p] and not standing[p, feature] else own
+            n_levels = allow_levels(plan, problems, p, feature, positive[p], away)
+            has_choice = keep_own(problems, p, feature, held)
+            set_ends(plan, problems, p, feature)
+            if is_level:
+                has_choice = n_levels > np.int64(own >= 0.0)
+            cell.movable = has_choice and not held
+            if cell.movable and positive[p]:
+                # the mode is feasible, and nearer to the base than any other level
+                nearest = cell.reference if is_level else nearest_feasible(problems, p, feature, cell.reference)
+                problems.anchor[p, feature] = nearest
+
+
+@inlined
+def allow_levels(plan: Plan, problems: Problems, p: int, feature: int, positive: bool, away: bool) -> int:
+    """Allow levels no farther from the base than the row's (PP), or at least as far (PN); returns how many."""
+    radius = abs(problems.cell[p, feature].place)
+    n_levels = 0
+    for level in range(plan.feature[feature].first_level, plan.feature[feature + 1].first_level):
+        gap = abs(plan.level[level].place)
+        allowed = gap <= radius if positive else not away or gap >= radius
+        problems.allowed[p, level] = allowed
+        n_levels += np.int64(allowed)
+    return n_levels
+
+
+@inlined
+def keep_own(problems: Problems, p: int, feature: int, held: bool) -> bool:
+    """Keep the row's own number reachable, and alone where it is `held`; returns whether there is any other."""
+    own = problems.cell[p, feature].own
+    within = has_choice = False
+    for side in range(2):
+        low, high = problems.bound[p, feature, side, 0], problems.bound[p, feature, side, 1]
+        within = within or low <= own <= high
+        has_choice = has_choice or (low <= high and not low == own == high)
+    spare = 0 if problems.bound[p, feature, 0, 0] > problems.bound[p, feature, 0, 1] else 1
+    for side in range(2):
+        if held or (not within and side == spare):
+            problems.bound[p, feature, side, 0] = problems.bound[p, feature, side, 1] = own
+    return has_choice
+
+
+@inlined
+def set_ends(plan: Plan, problems: Problems, p: int, feature: int) -> None:
+    """Set the coordinates of the ends of intervals."""
+    coordinate = plan.feature[feature]
+    for side in range(2):
+        for end in range(2):
+            number = problems.bound[p, feature, side, end]
+            problems.place[p, feature, side, end] = (number - coordinate.base_value) / coordinate.scale
+
+
+@compiled
+def free_rows(plan: Plan, rules: Records, problems: Problems) -> None:
+    """Complete problems that know their rows, so that every feature may move through its whole range."""
+    for p in range(problems.row.size):
+        for feature in range(plan.feature.size - 1):
+            cell, own = problems.cell[p, feature], problems.cell[p, feature].own
+            cell.reference, cell.place, cell.movable = own, place_of(plan, feature, own), not np.isnan(own)
+            problems.bound[p, feature, 0, 0] = min(rules[feature].low, own)
+            problems.bound[p, feature, 0, 1] = max(rules[feature].high, own)
+            problems.bound[p, feature, 1, 0], problems.bound[p, feature, 1, 1] = np.inf, -np.inf
+            set_ends(plan, problems, p, feature)
+    for p in range(problems.row.size):
+        for level in range(plan.level.size):
+            problems.allowed[p, level] = True
 
 
 # ---------------------------------------------------------------------------------------------------------------------
