@@ -503,7 +503,7 @@ class Explainer:
     def _bases(self, form: Form) -> NDArray[Any]:
         """Base values of rows, as cells: a missing one or a special code stays as it is."""
         numbers = form.numbers
-        standing = np.isnan(numbers) | self.features.special(numbers)
+        standing = self.features.silent(numbers)
         if not form.has_own_dtypes:
             return form.shown(np.where(standing, numbers, self.features.base), np.arange(len(numbers)))[1]
         standing |= numbers == self.features.base
@@ -585,20 +585,11 @@ class Explainer:
         return Status.OUT_OF_BUDGET if work.best.row["exhausted"][p] else Status.NOT_FOUND
 
     def _importance(self, work: Work) -> F8:
-        """Distance moved per feature in standard deviations; a category counts by its step in the encoding."""
-        plan, numbers, reference = self._plan, work.best.numbers, work.problems.cell["reference"]
-        moved = np.abs(numbers - reference) / self.features.std
-        for feature in np.flatnonzero(plan.feature["kind"][:-1] > kernel.GRID):
-            places = np.append(
-                plan.level["place"][plan.feature["first_level"][feature] : plan.feature["first_level"][feature + 1]],
-                plan.feature["unseen_place"][feature],
-            )
-            steps = [
-                places[np.nan_to_num(column[:, feature], nan=0.0).astype(np.int64)] for column in (numbers, reference)
-            ]
-            moved[:, feature] = np.abs(steps[0] - steps[1])
-        moved[~np.isfinite(work.best.row["cost"])] = 0.0
-        return np.asarray(np.fmax(moved, 0.0))  # a missing cell has not moved
+        """Distance moved per problem and feature; none where nothing was found."""
+        moved = np.empty(work.best.numbers.shape)
+        kernel.moved_rows(self._plan, self.features.std, work.problems, work.best.numbers, moved)
+        moved[np.isinf(work.best.row["cost"])] = 0.0
+        return moved
 
     def _sensitivity(
         self,
@@ -618,7 +609,7 @@ class Explainer:
         numbers, goal = work.best.numbers[rows], verdict.labels
         if self._axes is not None and self._table is not None and scratch is not None:
             codes = np.empty(numbers.shape)
-            kernel.code_rows(plan, self._axes, work.problems, rows, numbers, codes)
+            kernel.code_rows(plan, self._axes.level_code, work.problems, rows, numbers, codes)
             free = problem.free_problems(self.features, plan, numbers, codes, goal)
             sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights, scratch)
         else:

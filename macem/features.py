@@ -334,11 +334,11 @@ class Features:
         dtypes = table.dtypes.tolist() if dtypes is None else dtypes
         return table.to_numpy(dtype if all(found == dtype for found in dtypes) else None)
 
-    def special(self, numbers: F8) -> NDArray[np.bool_]:
-        """Which numbers are special codes, shape (n, d)."""
-        mask = np.zeros(np.shape(numbers), np.bool_)
+    def silent(self, numbers: F8) -> NDArray[np.bool_]:
+        """Which numbers say nothing, missing ones and special codes, shape (n, d)."""
+        mask = np.isnan(numbers)
         for at in self._with_special_codes:
-            mask[:, at] = np.isin(numbers[:, at], self.special_codes[at])
+            mask[:, at] |= np.isin(numbers[:, at], self.special_codes[at])
         return mask
 
     def __getstate__(self) -> dict[str, Any]:

@@ -868,19 +868,21 @@ def inward(plan: Plan, feature: int, end: float, step: float, own: float, positi
 def pose_rows(
     plan: Plan,
     rules: Records,
-    problems: Problems,
-    standing: NDArray[np.bool_],
+    numbers: F8,
+    codes: F8,
+    silent: NDArray[np.bool_],
     positive: NDArray[np.bool_],
     away: bool,
+    problems: Problems,
 ) -> None:
-    """Complete problems that know their rows and intervals; a cell that is `standing` counts as at its base."""
+    """Pose problems whose intervals are set; a cell that is `silent` counts as at its base, and stays."""
     for p in range(problems.row.size):
         for feature in range(plan.feature.size - 1):
-            cell, coordinate = problems.cell[p, feature], plan.feature[feature]
-            own, is_level = cell.own, coordinate.kind > GRID
-            held = standing[p, feature] or rules[feature].frozen
-            cell.place = place_of(plan, feature, own)
-            cell.reference = coordinate.base_value if positive[p] and not standing[p, feature] else own
+            own, coordinate = numbers[p, feature], plan.feature[feature]
+            is_level, is_silent = coordinate.kind > GRID, silent[p, feature]
+            held = is_silent or rules[feature].frozen
+            reference = coordinate.base_value if positive[p] and not is_silent else own
+            cell = set_cell(plan, problems, p, feature, own, codes[p, feature], reference)
             n_levels = allow_levels(plan, problems, p, feature, positive[p], away)
             has_choice = keep_own(problems, p, feature, held)
             set_ends(plan, problems, p, feature)
@@ -889,8 +891,19 @@ def pose_rows(
             cell.movable = has_choice and not held
             if cell.movable and positive[p]:
                 # the mode is feasible, and nearer to the base than any other level
-                nearest = cell.reference if is_level else nearest_feasible(problems, p, feature, cell.reference)
+                nearest = reference if is_level else nearest_feasible(problems, p, feature, reference)
                 problems.anchor[p, feature] = nearest
+
+
+@inlined
+def set_cell(plan: Plan, problems: Problems, p: int, feature: int, own: float, code: float, reference: float) -> Any:
+    """Set all that a cell tells of the row, and the anchor to the row's own number; returns the cell."""
+    cell = problems.cell[p, feature]
+    cell.own = problems.anchor[p, feature] = own
+    cell.own_code = code
+    cell.reference = reference
+    cell.place = place_of(plan, feature, own)
+    return cell
 
 
 @inlined
@@ -933,12 +946,13 @@ def set_ends(plan: Plan, problems: Problems, p: int, feature: int) -> None:
 
 
 @compiled
-def free_rows(plan: Plan, rules: Records, problems: Problems) -> None:
-    """Complete problems that know their rows, so that every feature may move through its whole range."""
+def free_rows(plan: Plan, rules: Records, numbers: F8, codes: F8, problems: Problems) -> None:
+    """Pose problems whose every feature may move through its whole range."""
     for p in range(problems.row.size):
         for feature in range(plan.feature.size - 1):
-            cell, own = problems.cell[p, feature], problems.cell[p, feature].own
-            cell.reference, cell.place, cell.movable = own, place_of(plan, feature, own), not np.isnan(own)
+            own = numbers[p, feature]
+            cell = set_cell(plan, problems, p, feature, own, codes[p, feature], own)
+            cell.movable = not np.isnan(own)
             problems.bound[p, feature, 0, 0] = min(rules[feature].low, own)
             problems.bound[p, feature, 0, 1] = max(rules[feature].high, own)
             problems.bound[p, feature, 1, 0], problems.bound[p, feature, 1, 1] = np.inf, -np.inf
@@ -2897,11 +2911,23 @@ def absorb_moves_of_states(beam: Beam, best: Best, rows: I8, states: I8, moves: 
 
 
 @compiled
-def code_rows(plan: Plan, axes: Axes, problems: Problems, rows: I8, numbers: F8, codes: F8) -> None:
+def moved_rows(plan: Plan, std: F8, problems: Problems, numbers: F8, moved: F8) -> None:
+    """How far numbers are from the references in standard deviations; a category counts by its step in the encoding."""
+    for p in range(numbers.shape[0]):
+        for feature in range(numbers.shape[1]):
+            number, reference = numbers[p, feature], problems.cell[p, feature].reference
+            if plan.feature[feature].kind > GRID:
+                number, reference = place_of(plan, feature, number), place_of(plan, feature, reference)
+            step = abs(number - reference) / std[feature]
+            moved[p, feature] = 0.0 if np.isnan(step) else step  # a missing cell has not moved
+
+
+@compiled
+def code_rows(plan: Plan, level_code: F8, problems: Problems, rows: I8, numbers: F8, codes: F8) -> None:
     """What a table reads for numbers that were found for the problems `rows`."""
     for at in range(rows.size):
         for feature in range(numbers.shape[1]):
-            codes[at, feature] = code_of(plan, problems, axes.level_code, rows[at], feature, numbers[at, feature])
+            codes[at, feature] = code_of(plan, problems, level_code, rows[at], feature, numbers[at, feature])
 
 
 MOST_LEVELS = 32  # levels of one feature that are asked of a black box

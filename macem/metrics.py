@@ -70,7 +70,7 @@ def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Ex
             f"{int((~np.isfinite(weights)).sum())} of them not finite: give one finite number per row and feature"
         )
     numbers = features.numbers(table)
-    standing = np.isnan(numbers) | features.special(numbers)
+    standing = features.silent(numbers)
     bases = np.where(standing, numbers, features.base)
     base_table = features.frame(bases, table, numbers)
     own = _answers(explainer, table)
@@ -404,7 +404,7 @@ def _points(explainer: Explainer, table: pd.DataFrame) -> F8:
     """Working coordinates; what is missing, or a special code, stands at base."""
     features = explainer.features
     numbers = features.numbers(table)
-    standing = np.isnan(numbers) | features.special(numbers)
+    standing = features.silent(numbers)
     return explainer.encoding.encode(np.where(standing, features.base, numbers))
 
 

@@ -57,37 +57,37 @@ def pose(
     away_from_base : bool
     """
     n_rows, n_kinds = numbers.shape[0], len(kinds)
-    own = np.repeat(numbers, n_kinds, axis=0)
+    own, codes = np.repeat(numbers, n_kinds, axis=0), np.repeat(codes, n_kinds, axis=0)
+    silent = np.repeat(features.silent(numbers), n_kinds, axis=0)
     positive = np.array([kind == POSITIVE for kind in kinds] * n_rows, dtype=bool)
-    standing = np.repeat(features.special(numbers) | np.isnan(numbers), n_kinds, axis=0)  # it counts as at its base
     goal = np.repeat(predicted, n_kinds)
     if target is not None:
         goal[~positive] = target
-    problems = _begun(plan, own, np.repeat(codes, n_kinds, axis=0), goal, keep=positive | (target is not None))
+    problems = _room(plan, goal, keep=positive | (target is not None))
     bound = problems.bound
     kernel.bound_rows(plan, features.rules, own, positive, away_from_base, bound)
     for feature, dtype in features.narrow:  # its cells are rounded, and must not be so over an end
         ends = bound[:, feature]
         kept = (ends == own[:, feature, None, None]) | np.isinf(ends)
         bound[:, feature] = np.where(kept, ends, columns.inward(ends, dtype))
-    kernel.pose_rows(plan, features.rules, problems, standing, positive, away_from_base)
+    kernel.pose_rows(plan, features.rules, own, codes, silent, positive, away_from_base, problems)
     return problems
 
 
 def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: I8) -> Problems:
     """Problems whose every feature may move through its whole range, to see what a class rests on."""
-    problems = _begun(plan, numbers, codes, goal, keep=True)
-    kernel.free_rows(plan, features.rules, problems)
+    problems = _room(plan, goal, keep=1)
+    kernel.free_rows(plan, features.rules, numbers, codes, problems)
     return problems
 
 
-def _begun(plan: Plan, own: F8, codes: F8, goal: I8, keep: Any) -> Problems:
-    """Problems that know their rows and classes alone."""
-    n, d = own.shape
+def _room(plan: Plan, goal: I8, keep: Any) -> Problems:
+    """Problems that know their classes alone."""
+    n, d = goal.size, plan.feature.size - 1
     return Problems(
-        cell=kernel.records(kernel.CELL, (n, d), own=own, own_code=codes),
+        cell=np.empty((n, d), kernel.CELL),
         row=kernel.records(kernel.GOAL, n, goal=goal, keep=keep),
-        anchor=own.copy(),
+        anchor=np.empty((n, d)),
         bound=np.empty((n, d, 2, 2)),
         place=np.empty((n, d, 2, 2)),
         allowed=np.empty((n, plan.level.size), bool),

@@ -80,7 +80,7 @@ def ask_table(table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, n
     """Probabilities (n, k) of numbers (n, d) that were proposed for the problems `rows`, read off a table."""
     codes, raw = np.empty(numbers.shape), np.empty((rows.size, table.start.size))
     probabilities = np.empty((rows.size, table.n_classes))
-    kernel.code_rows(plan, axes, problems, rows, numbers, codes)
+    kernel.code_rows(plan, axes.level_code, problems, rows, numbers, codes)
     kernel.raw_scores(table, codes, raw)
     kernel.link_rows(table, raw, probabilities)
     return probabilities

@@ -148,7 +148,7 @@ def test_special_codes_are_no_values() -> None:
     assert features.low.tolist() == [1.5, 2.0, 0.0]
     assert features.decimals.tolist() == [1, 0, -1]
     assert features.std[0] == np.std([1.5, 2.5, 3.5])
-    mask = features.special(features.numbers(table))
+    mask = features.silent(features.numbers(table))
     assert mask.sum(axis=0).tolist() == [3, 2, 0]
 
 

@@ -281,4 +281,4 @@ def density_from(given: Any) -> Density | None:
 
 def _silenced(features: Features, numbers: F8) -> F8:
     """Numbers with special codes as missing ones."""
-    return np.where(features.special(numbers), np.nan, numbers)
+    return np.where(features.silent(numbers), np.nan, numbers)
