@@ -181,7 +181,7 @@ class Explainer:
             If the model no longer answers as it did when the explainer was made.
         """
         began = time.monotonic()
-        table, dtypes = self.features.checked(X)
+        form = self.features.form(X)
         kinds = self._checked_kinds(kinds)
         goal = self._checked_target(target)
         limits = Limits(
@@ -191,10 +191,10 @@ class Explainer:
         seed = _checked_seed(seed)
         at_once = 1 if time_limit is not None and self._axes is not None else ROWS_AT_ONCE
         jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
-        at_once = max(1, min(at_once, -(-len(table) // jobs)))
-        parts = _parts(table, at_once)
+        at_once = max(1, min(at_once, -(-len(form) // jobs)))
+        parts = form.parts(at_once)
         done: list[Explanation] = []
-        for part in _in_order(self, parts, (dtypes, kinds, goal, seed, limits), n_jobs, progress, len(table)):
+        for part in _in_order(self, parts, (kinds, goal, seed, limits), n_jobs, progress, len(form)):
             done.extend(part)
         return Explanations(done, self._provenance(seed, kinds, target, done, time.monotonic() - began))
 
@@ -298,33 +298,26 @@ class Explainer:
         return last[1]
 
     def _explain_part(
-        self,
-        table: pd.DataFrame,
-        dtypes: list[Any],
-        kinds: Sequence[str],
-        target: int | None,
-        seed: int,
-        limits: Limits,
+        self, form: Form, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
         """Explain some rows together; if the model fails on some, the others are explained one by one."""
         try:
-            return self._explain_rows(self.features.form(table, dtypes), kinds, target, seed, limits)
+            return self._explain_rows(form, kinds, target, seed, limits)
         except ModelChangedError:
             raise
         except MacemError as error:
-            if len(table) > 1:
-                rows = [table.iloc[[row]] for row in range(len(table))]
-                return [one for row in rows for one in self._explain_part(row, dtypes, kinds, target, seed, limits)]
-            form = self.features.form(table, dtypes)
+            if len(form) > 1:
+                parts = form.parts(1)
+                return [one for part in parts for one in self._explain_part(part, kinds, target, seed, limits)]
             cells = (form.cells, self._bases(form))
-            original, base = (rows_of(them, table.columns, list(table.index))[0] for them in cells)
+            original, base = (rows_of(them, form.columns, list(form.index))[0] for them in cells)
             told = str(error) if limits.passed else narrowed(error, form.model_table)
-            return [Explanation(table.index[0], original, None, None, base, error=told)]
+            return [Explanation(form.index[0], original, None, None, base, error=told)]
 
     def _explain_rows(
         self, form: Form, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
-        n_rows, asked = len(form.numbers), form.model_table
+        n_rows, asked = len(form), form.model_table
         read = None if self._axes is None else self._read(asked)
         probabilities, predicted = self._answer(form, asked, read)
         plan, weights = self._plan, problem.weights_from(self.options)
@@ -447,7 +440,7 @@ class Explainer:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
         found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
         verdict = self._judge(work, ask, found)
-        self._refuse_if_changed(ask.form.table, probabilities, predicted, verdict)
+        self._refuse_if_changed(ask.form.index, probabilities, predicted, verdict)
         failed = found[~verdict.holds]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
@@ -471,7 +464,7 @@ class Explainer:
 
     def _judge(self, work: Work, ask: _Asking, found: I8) -> _Verdict:
         """One call of the model with the rows and all examples found for them, which are shown by their cells."""
-        n_rows = len(ask.form.numbers)
+        n_rows = len(ask.form)
         owners = np.concatenate([np.arange(n_rows), ask.owners[found]])
         numbers = np.concatenate([ask.form.numbers, work.best.numbers[found]])
         asked, shown = ask.form.shown(numbers, owners)
@@ -487,7 +480,7 @@ class Explainer:
             own_labels=labels[:n_rows],
         )
 
-    def _refuse_if_changed(self, table: pd.DataFrame, before: F8, predicted: I8, verdict: _Verdict) -> None:
+    def _refuse_if_changed(self, index: Sequence[Any], before: F8, predicted: I8, verdict: _Verdict) -> None:
         gap = np.abs(before - verdict.own_probabilities).max(axis=1)
         wrong = np.flatnonzero((gap > CHANGED) | (verdict.own_labels != predicted))
         if wrong.size:
@@ -496,7 +489,7 @@ class Explainer:
             told = f"is class {was!r} with other probabilities" if was == now else f"was class {was!r} and is {now!r}"
             raise ModelChangedError(
                 f"The model changed since the explainer was made, or answers the same row in two ways (beside other "
-                f"rows, say): row {table.index[row]!r} {told} now (gap in probability {gap[row]:.3g}). "
+                f"rows, say): row {index[row]!r} {told} now (gap in probability {gap[row]:.3g}). "
                 "Make a new Explainer."
             )
 
@@ -521,8 +514,8 @@ class Explainer:
         sensitivity: F8,
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
-        table, cells, base_cells = form.table, form.cells, self._bases(form)
-        columns, names, index = table.columns, table.columns.tolist(), list(table.index)
+        cells, base_cells = form.cells, self._bases(form)
+        columns, names, index = form.columns, form.columns.tolist(), list(form.index)
         found = np.flatnonzero(np.isfinite(work.best.row["cost"])).tolist()
         place = {p: at for at, p in enumerate(found)}  # of each example among those that are shown
         originals, bases = rows_of(cells, columns, index), rows_of(base_cells, columns, index)
@@ -534,7 +527,7 @@ class Explainer:
         numbers, reference_numbers = work.best.numbers, work.problems.cell["reference"]
         differs = (numbers != reference_numbers) & ~np.isnan(numbers)
         explanations = []
-        for row in range(len(table)):
+        for row in range(len(form)):
             contrasts: dict[str, Contrast] = {}
             for kind_at, kind in enumerate(kinds):
                 p = row * len(kinds) + kind_at
@@ -566,7 +559,7 @@ class Explainer:
                 )
             explanations.append(
                 Explanation(
-                    index=table.index[row],
+                    index=form.index[row],
                     original=originals[row],
                     prediction=self.classes[predicted[row]],
                     probabilities=own_probabilities[row],
@@ -800,15 +793,9 @@ def _fitted_density(density: Any, features: Features, X_train: Any) -> Any:
     return chosen.fit(features, features.numbers(table), features.model_table(table))
 
 
-def _parts(table: pd.DataFrame, at_once: int) -> list[pd.DataFrame]:
-    """A table in parts of so many rows; one that is its only part stays as it is, since slicing a frame takes time."""
-    firsts = range(0, len(table), at_once)
-    return [table] if len(firsts) == 1 else [table.iloc[first : first + at_once] for first in firsts]
-
-
 def _in_order(
     explainer: Explainer,
-    parts: list[pd.DataFrame],
+    parts: list[Form],
     arguments: tuple[Any, ...],
     n_jobs: int,
     progress: bool,

@@ -206,10 +206,20 @@ class Features:
         DataError
             If columns are missing, unknown or duplicated, or if a numeric cell is infinite or no number.
         """
-        return self.checked(X)[0]
+        return self._checked(X)[0]
 
-    def checked(self, X: Any) -> tuple[pd.DataFrame, list[Any]]:
-        """The same, and the dtypes of the table, which a frame takes as long to tell as to be made."""
+    def form(self, X: Any) -> Form:
+        """Check rows as `check` does, to make others like them."""
+        if self._are_plain and type(X) is np.ndarray and X.dtype == np.float64 and X.shape[1:] == (len(self.names),):
+            rows = X.copy()  # C-contiguous, and no other thread's
+            if not np.isinf(rows).any():
+                # a view, which can be renamed without the next rows'
+                return Form(self, rows, list(self.dtypes), range(len(rows)), self._columns.view())
+        table, dtypes = self._checked(X)
+        return Form(self, table, dtypes, table.index, table.columns)
+
+    def _checked(self, X: Any) -> tuple[pd.DataFrame, list[Any]]:
+        """Rows as `check` gives them, and their dtypes, which a frame takes as long to tell as to be made."""
         table, typed = self._rows(X)
         of_numbers = type(X) is np.ndarray and X.dtype.kind in "iuf"  # which pandas takes as they are
         dtypes = [X.dtype] * table.shape[1] if of_numbers else table.dtypes.tolist()
@@ -235,11 +245,6 @@ class Features:
             if not plain or (dtype.kind == "f" and np.isinf(_part(table, numeric).to_numpy()).any()):
                 unsettled.update(numeric)
             yield from (at for at in block if at in unsettled)
-
-    def form(self, table: pd.DataFrame, dtypes: list[Any] | None = None) -> Form:
-        """Read a checked table once, to make rows like its own; `dtypes` are those of the table, where known."""
-        dtypes = table.dtypes.tolist() if dtypes is None else dtypes
-        return Form(self, table, dtypes, self.numbers(table, dtypes))
 
     def numbers(self, table: pd.DataFrame, dtypes: Sequence[Any] | None = None) -> F8:
         """Numbers of a checked table.
@@ -357,6 +362,11 @@ class Features:
         return [(at, self.dtypes[at]) for at in numeric if columns.is_narrow(self.dtypes[at])]
 
     @cached_property
+    def _are_plain(self) -> bool:
+        """Whether all columns are numbers of float64, so that an array of them is its own numbers."""
+        return _are_floats(list(self.dtypes)) and self.dtypes[0] == np.float64 and not self._level_numbers
+
+    @cached_property
     def _with_special_codes(self) -> list[int]:
         return [at for at, codes in enumerate(self.special_codes) if codes.size]
 
@@ -454,36 +464,65 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A checked table, and rows of numbers that are each like one of its own; made by `Features.form`.
+    """Checked rows, and rows of numbers that are each like one of them; made by `Features.form`.
 
     Attributes
     ----------
     features : Features
-    table : DataFrame, shape (n, d)
+    rows : DataFrame or ndarray of float64, shape (n, d)
+        An array is its own cells and numbers: a frame and what is read of it took a sixth of the time around the
+        kernel and the model.
     dtypes : list
-        Those of the table, which a frame takes as long to tell as to be made.
-    numbers : ndarray of float64, shape (n, d)
-        Those of the table.
+        Those of the columns, which a frame takes as long to tell as to be made.
+    index, columns : sequence
+        Labels of the rows and of the columns.
     """
 
     features: Features
-    table: pd.DataFrame
+    rows: pd.DataFrame | F8
     dtypes: list[Any]
-    numbers: F8
+    index: Any
+    columns: pd.Index[Any]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def parts(self, at_once: int) -> list[Form]:
+        """The same in parts of so many rows; one that is its only part stays as it is, since slicing takes time."""
+        firsts = range(0, len(self), at_once)
+        return [self] if len(firsts) == 1 else [self._part(first, first + at_once) for first in firsts]
+
+    def _part(self, first: int, end: int) -> Form:
+        some = self.rows[first:end] if isinstance(self.rows, np.ndarray) else self.rows.iloc[first:end]
+        return Form(self.features, some, self.dtypes, self.index[first:end], self.columns)
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The rows as a table."""
+        if isinstance(self.rows, np.ndarray):
+            return pd.DataFrame(self.rows, self.index, self.columns)
+        return self.rows
+
+    @cached_property
+    def numbers(self) -> F8:
+        """Numbers of the rows, shape (n, d)."""
+        return self.rows if isinstance(self.rows, np.ndarray) else self.features.numbers(self.rows, self.dtypes)
 
     @cached_property
     def cells(self) -> NDArray[Any]:
-        """The cells of the table, as objects where columns differ in dtype, shape (n, d)."""
-        return _cells(self.table, self.dtypes)
+        """The cells of the rows, as objects where columns differ in dtype, shape (n, d)."""
+        return self.rows if isinstance(self.rows, np.ndarray) else _cells(self.rows, self.dtypes)
 
     @cached_property
     def has_own_dtypes(self) -> bool:
-        """Whether the table has the dtypes of the background, as nearly every one has."""
+        """Whether the rows have the dtypes of the background, as nearly every one has."""
         return self.dtypes == list(self.features.dtypes)
 
     @property
     def model_table(self) -> Any:
-        """What the model is asked with about the table itself."""
+        """What the model is asked with about the rows themselves."""
+        if isinstance(self.rows, np.ndarray) and not self.features.was_frame:
+            return self.rows.copy()  # an oracle may write into what it gets
         return self.features.model_table(self.table, self.dtypes)
 
     def frame(self, numbers: F8, rows: I8) -> pd.DataFrame:

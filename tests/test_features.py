@@ -450,11 +450,29 @@ def test_many_numbers_are_asked_in_the_form_of_their_rows(dtype: Any) -> None:
     numbers = own[rows]
     numbers[:, 2] += [0.0, 0.25, -0.0, -3.0, 1.0]
     numbers[1, 1] = -0.0
-    asked = features.form(table).asked(numbers, rows)
     expected = features.model_table(features.frame(numbers, table.iloc[rows]))
-    assert asked.dtype == expected.dtype
-    np.testing.assert_array_equal(asked, expected)
-    assert np.array_equal(np.signbit(asked), np.signbit(expected))
+    for form in (features.form(table), features.form(array)):
+        asked = form.asked(numbers, rows)
+        assert asked.dtype == expected.dtype
+        np.testing.assert_array_equal(asked, expected)
+        assert np.array_equal(np.signbit(asked), np.signbit(expected))
+
+
+@pytest.mark.parametrize("was_frame", [True, False])
+def test_an_array_takes_the_form_of_its_frame(was_frame: bool) -> None:
+    array = np.array([[0.1, 3.0], [np.nan, -0.0], [5.5, 2.0]])
+    features = Features.fit(pd.DataFrame(array, columns=["a", "b"]) if was_frame else array)
+    fast, slow = features.form(np.asfortranarray(array)), features.form(features.check(array))
+    assert isinstance(fast.rows, np.ndarray)
+    assert not np.shares_memory(fast.model_table, fast.rows) or was_frame
+    for one, other in zip([fast, *fast.parts(2)], [slow, *slow.parts(2)], strict=True):
+        pd.testing.assert_frame_equal(one.table, other.table)
+        assert list(one.index) == list(other.index)
+        assert type(one.model_table) is type(other.model_table)
+        np.testing.assert_array_equal(one.model_table, other.model_table)
+        np.testing.assert_array_equal(one.numbers, other.numbers)
+        np.testing.assert_array_equal(one.cells, other.cells)
+        assert one.has_own_dtypes
 
 
 def test_a_background_frame_may_be_asked_with_arrays() -> None:
