@@ -1715,30 +1715,43 @@ def answer_one(
     scratch: Scratch,
 ) -> tuple[float, bool]:
     """Ask the table for the margin of one row of numbers; its leaves and raw outputs stay in the scratch."""
+    read_state(table, axes, plan, problems, p, numbers, scratch)
+    one = np.int64(1)
+    clean = is_clean(table, scratch.keys, one)
+    n_trees = table.tree.size - 1
+    for tree in range(0, n_trees, LANES):
+        n_lanes, depth = group_of(table.tree, tree, n_trees, scratch.first)
+        walk_eight(table, clean, depth, scratch.first, scratch.keys, one, scratch.group)
+        for lane in range(n_lanes):
+            scratch.leaf[tree + lane] = scratch.group[0, lane]
+    judge_state(table, weights, problems, p, scratch)
+    return scratch.own[0].margin, scratch.own[0].reached
+
+
+@inlined
+def read_state(
+    table: TreeEnsemble, axes: Axes, plan: Plan, problems: Problems, p: int, numbers: F8, scratch: Scratch
+) -> None:
+    """Find the keys of a state's numbers."""
     for feature in range(numbers.size):
         scratch.codes[0, feature] = code_of(plan, problems, axes.level_code, p, feature, numbers[feature])
     keys_from_codes(table, scratch.codes, scratch.keys)
-    one = np.int64(1)
-    clean = is_clean(table, scratch.keys, one)
+
+
+@inner
+def judge_state(table: TreeEnsemble, weights: Weights, problems: Problems, p: int, scratch: Scratch) -> None:
+    """Add up the leaves of a state, and judge the sums."""
     for output in range(table.start.size):
         scratch.raw[0, output] = table.start[output]
     for member in range(table.member.size - 1):
         part = table.member[member]
-        end = table.member[member + 1].first_tree
         single = part.single == 1
-        for tree in range(part.first_tree, end, LANES):
-            n_trees, depth = group_of(table.tree, tree, end, scratch.first)
-            walk_eight(table, clean, depth, scratch.first, scratch.keys, one, scratch.group)
-            for lane in range(n_trees):
-                leaf = scratch.group[0, lane]
-                scratch.leaf[tree + lane] = leaf
-                for column in range(part.width):
-                    output = table.tree[tree + lane].output + column
-                    total = scratch.raw[0, output] + table.values[leaf, np.uint64(column)]
-                    scratch.raw[0, output] = np.float64(np.float32(total)) if single else total
-    judge_scores(table, weights, problems, p, scratch.raw, one, scratch.own, scratch)
-    own = scratch.own[0]
-    return own.margin, own.reached
+        for tree in range(part.first_tree, table.member[member + 1].first_tree):
+            for column in range(part.width):
+                output = table.tree[tree].output + column
+                total = scratch.raw[0, output] + table.values[scratch.leaf[tree], np.uint64(column)]
+                scratch.raw[0, output] = np.float64(np.float32(total)) if single else total
+    judge_scores(table, weights, problems, p, scratch.raw, np.int64(1), scratch.own, scratch)
 
 
 @inner
@@ -1854,6 +1867,7 @@ def walk_axes(table: TreeEnsemble, axes: Axes, plan: Plan, scratch: Scratch) -> 
                 scratch.at[lane] = at
                 on |= left
         for lane in range(n_lanes):
+            scratch.leaf[first + lane] = scratch.at[lane]
             n_branches = push_branches(table, axes, scratch, lane, first + lane, n_branches)
         n_left = scratch.walked.size - 1 if first + LANES < n_trees else 0  # whole batches, but for the last
         if n_branches > n_left:
@@ -2046,12 +2060,14 @@ def axis_moves(
 ) -> int:
     """List single-feature moves that cost less than a bound; returns how many.
 
-    They are those of the state that `answer_one` was asked last: its leaves and raw outputs are read from the scratch.
+    On the way it finds what `answer_one` does: the state's own leaves, raw outputs and margin stay in the scratch.
     """
     n_outputs = table.start.size
     raw, moves = scratch.raw, scratch.moves
+    read_state(table, axes, plan, problems, p, numbers, scratch)
     find_reach(axes, plan, weights, problems, p, numbers, bound, scratch)
     walk_axes(table, axes, plan, scratch)
+    judge_state(table, weights, problems, p, scratch)
     n_moves = np.int64(0)
     for feature in range(numbers.size):
         reach = scratch.reach[feature]
@@ -2522,6 +2538,14 @@ def refine_rows(
         found, progress = best.row[p], beam.slot[0]
         if found.done or found.exhausted:
             continue
+        if sensitivity.size == 0:
+            anchor = problems.anchor[p]
+            if answer_one(table, axes, plan, weights, problems, p, anchor, scratch)[1]:  # nothing is nearer
+                keep_if_best(plan, weights, problems, best, p, anchor)
+                found.n_queries += 1
+                found.done = True
+                found.proved = True
+                continue
         start_beam(plan, problems, weights, beam, 0, p)
         if max_rounds == 0:
             progress.n_states = 0
@@ -2534,26 +2558,22 @@ def refine_rows(
                     found.exhausted = True
                     break
                 numbers = beam.numbers[0, state]
-                own_margin, own_reached = answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
-                if own_reached and sensitivity.size == 0:
-                    keep_if_best(plan, weights, problems, best, p, numbers)
-                    if progress.n_rounds == 0 and progress.polished == np.inf:  # the anchor: nothing is nearer
-                        found.n_queries += 1
-                        found.done = True
-                        found.proved = True
-                        break
                 n_moves = axis_moves(table, axes, plan, weights, problems, p, numbers, bound, scratch)
+                own = scratch.own[0]
                 if sensitivity.size > 0:
                     for move in range(n_moves):
                         one = moves[move]
-                        change = abs(one.probability - scratch.own[0].probability)
+                        change = abs(one.probability - own.probability)
                         sensitivity[p, one.feature] = max(sensitivity[p, one.feature], change)
                     continue
                 found.n_queries += 1  # one walk answers all its moves
+                own_margin = own.margin  # before another question
+                if own.reached:
+                    keep_if_best(plan, weights, problems, best, p, numbers)
                 keep_cheapest_move(table, axes, plan, weights, problems, p, best, numbers, n_moves, scratch)
                 absorb_moves(beam, 0, state, found.cost, moves, n_moves, own_margin)
                 jump(table, axes, plan, weights, problems, p, best, beam, 0, state, n_moves, own_margin, scratch)
-            if found.done or found.exhausted:
+            if found.exhausted:
                 break
             next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
             if progress.n_states == 0:
