@@ -2272,6 +2272,8 @@ def absorb_moves(
         if bound < np.inf and (bound - cost) * steepest <= -margin:
             continue  # what is left to spend would not do, even if every move gained as much as the best of these
         missed = progress.price * max(-margin, 0.0)
+        if bound < np.inf and cost + missed >= bound:
+            continue  # at the price of the best so far it would end no nearer: 5 % of the profiles, for no distance
         for trade_off in range(len(TRADE_OFFS)):
             worst = worst_child(beam, slot, trade_off)
             score = cost + TRADE_OFFS[trade_off] * missed

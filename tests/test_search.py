@@ -53,8 +53,8 @@ class Setting:
     def profile(self, kernel: Any, p: int, numbers: Any, bound: float, scratch: Any) -> tuple[int, float, bool]:
         """The axis profile of a state in `scratch.moves`: their number, and the state's own margin and verdict."""
         state = self.table, self.axes, self.plan, self.weights, self.problems, p, numbers
-        margin, reached = kernel.answer_one(*state, scratch)
-        return kernel.axis_moves(*state, bound, scratch), margin, reached
+        n_moves = kernel.axis_moves(*state, bound, scratch)
+        return n_moves, scratch.own[0]["margin"], scratch.own[0]["reached"]
 
 
 def setting(encoding: str = "fma", **options: Any) -> Setting:

@@ -140,6 +140,15 @@ def test_nothing_is_learned_from_a_state_without_a_margin(plain_kernel: ModuleTy
     assert (beam.child["cost"] == 0.5).sum() == 4
 
 
+def test_a_move_that_would_end_no_nearer_is_no_child(plain_kernel: ModuleType, forest: Setting) -> None:
+    beam = refine._beam(1, 4, 3)
+    plain_kernel.start_beam(forest.plan, forest.problems, forest.weights, beam, 0, 0)
+    # of a missing margin of 1, half is left, and what the best costs would buy it for 0.5
+    moves = plain_kernel.records(plain_kernel.MOVE, 2, feature=[0, 1], number=7.0, margin=-0.5, cost=[0.6, 0.4])
+    plain_kernel.absorb_moves(beam, 0, 0, 1.0, moves, 2, -1.0)
+    assert (beam.child["cost"] == 0.4).all()
+
+
 def test_no_more_inward_states_than_the_beam_is_wide(plain_kernel: ModuleType, forest: Setting) -> None:
     work, _ = forest.work()
     work.best.numbers[:] = forest.problems.anchor + 1.0
@@ -170,6 +179,17 @@ def test_no_state_is_asked_twice(plain_kernel: ModuleType, forest: Setting, monk
     monkeypatch.setattr(plain_kernel, "was_state", lambda *_: False)
     refined(plain_kernel, forest, forest.work()[0])
     assert len(asked) > len(set(asked))
+
+
+def test_a_joint_move_to_a_former_state_is_no_child(plain_kernel: ModuleType) -> None:
+    beam = refine._beam(1, 4, 3)
+    plain_kernel.clear_children(beam, 0)
+    numbers = np.array([1.0, 2.0, 3.0])
+    assert plain_kernel.becomes_state(beam, 0, plain_kernel.fingerprint_of(numbers))
+    plain_kernel.offer_child(beam, 0, numbers, 0.5, -0.1)
+    assert np.isinf(beam.child["cost"]).all()
+    plain_kernel.offer_child(beam, 0, numbers + 1.0, 0.5, -0.1)
+    assert (beam.child["cost"] == 0.5).all()
 
 
 def test_states_beyond_what_is_remembered_may_come_again(plain_kernel: ModuleType) -> None:
@@ -212,8 +232,14 @@ def test_what_only_the_profile_believes_is_not_kept(
     s = forest
     work, _ = s.work()
     begin(work, s.plan, s.weights, s.ask)
-    answer = plain_kernel.answer_one
-    monkeypatch.setattr(plain_kernel, "answer_one", lambda *a: (min(answer(*a)[0], -1e-3), False))
+    judge = plain_kernel.judge_state
+
+    def judged(table: Any, weights: Any, problems: Any, p: int, scratch: Any) -> None:
+        judge(table, weights, problems, p, scratch)
+        own = scratch.own[0]
+        own["margin"], own["reached"] = min(own["margin"], -1e-3), False
+
+    monkeypatch.setattr(plain_kernel, "judge_state", judged)
     refined(plain_kernel, s, work)
     assert np.isinf(work.best.row["cost"][~work.best.row["done"]]).all()
 
