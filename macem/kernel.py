@@ -2875,19 +2875,15 @@ def keep_rows(
 
 
 @compiled
-def hash_rows(numbers: F8, bits: U8, owners: I8, hashes: U8) -> None:
-    """FNV-1a over the `bits` of each row; a cell that is the row's own (missing, never seen) counts its owner too."""
-    prime = np.uint64(0x100000001B3)
+def fingerprint_rows(numbers: F8, owners: I8, fingerprints: U8) -> None:
+    """Fingerprints of many numbers; a cell that is the row's own (missing, never seen) counts its owner too."""
     for row in range(numbers.shape[0]):
-        value = np.uint64(0xCBF29CE484222325)
-        own = False
+        fingerprint = fingerprint_of(numbers[row])
         for feature in range(numbers.shape[1]):
-            value = (value ^ bits[row, feature]) * prime
-            value ^= value >> np.uint64(29)
-            own = own or not numbers[row, feature] >= 0.0
-        if own:
-            value = (value ^ np.uint64(owners[row] + 1)) * prime
-        hashes[row] = value
+            if not numbers[row, feature] >= 0.0:
+                fingerprint ^= fingerprint_of_cell(numbers.shape[1], np.float64(owners[row]))
+                break
+        fingerprints[row] = fingerprint
 
 
 @compiled_allocating
