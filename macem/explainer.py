@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +44,9 @@ ROWS_AT_ONCE = 128
 COMPARED_ROWS = 200  # background rows on which table and model are compared
 MOST_QUERIES = 1 << 62  # what the kernel counts up to
 SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
+# scikit-learn's forests set the process's warning filters aside for each tree, which threads undo in any order: of ten
+# calls of explain with n_jobs=4, nine left other filters behind
+ALONE = threading.Lock()
 CHANGED = 1e-5  # a gap between table and model that no order of summation explains
 
 
@@ -425,7 +430,12 @@ class Explainer:
         known = getattr(self._live, "by_probability", False)
         if known or (self._axes is not None and self._follows_argmax and not _unsure(probabilities).any()):
             return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
-        return _predict(self._live, asked)
+        with self._turn():
+            return _predict(self._live, asked)
+
+    def _turn(self) -> contextlib.AbstractContextManager[Any]:
+        """The turn of one thread to ask a model that was read as a table; others may be services, and take long."""
+        return contextlib.nullcontext() if self._axes is None else ALONE
 
     def _verify(
         self,
@@ -468,7 +478,8 @@ class Explainer:
         owners = np.concatenate([np.arange(n_rows), ask.owners[found]])
         numbers = np.concatenate([ask.form.numbers, work.best.numbers[found]])
         asked, shown = ask.form.shown(numbers, owners)
-        answers = self._live.predict_proba(asked)
+        with self._turn():
+            answers = self._live.predict_proba(asked)
         labels = self._labels(answers, asked)
         wanted = work.problems.row[found]
         return _Verdict(
@@ -796,15 +807,9 @@ def _in_order(
 ) -> Iterator[list[Explanation]]:
     """Explain parts in parallel and hand them over in order."""
     if n_jobs == 1 and len(parts) <= 1:
-        results: Any = (explainer._explain_part(part, *arguments) for part in parts)
+        results: Iterator[list[Explanation]] = (explainer._explain_part(part, *arguments) for part in parts)
     else:
-        call = joblib.delayed(explainer._explain_part)
-        backend, _ = joblib.parallel.get_active_backend(prefer="threads")
-        # Ray's and Spark's backends give all results at once.
-        return_as = "generator" if backend.supports_return_generator else "list"
-        results = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as=return_as)(
-            call(part, *arguments) for part in parts
-        )
+        results = _in_parallel(explainer, parts, arguments, n_jobs)
     if not progress:
         yield from results
         return
@@ -814,6 +819,20 @@ def _in_order(
         for part in results:
             bar.update(len(part))
             yield part
+
+
+def _in_parallel(
+    explainer: Explainer, parts: list[Form], arguments: tuple[Any, ...], n_jobs: int
+) -> Iterator[list[Explanation]]:
+    """Explain parts by joblib; what a black box does to the process's warning filters in threads is undone."""
+    call = joblib.delayed(explainer._explain_part)
+    backend, _ = joblib.parallel.get_active_backend(prefer="threads")
+    # Ray's and Spark's backends give all results at once.
+    return_as = "generator" if backend.supports_return_generator else "list"
+    with warnings.catch_warnings():
+        yield from joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as=return_as)(
+            call(part, *arguments) for part in parts
+        )
 
 
 def _checked_options(options: Any, density: Any) -> SearchOptions:

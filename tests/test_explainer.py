@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -114,6 +115,31 @@ def test_row_alone_in_a_batch_and_shuffled(explainer: Explainer, rows: pd.DataFr
 
 def test_two_jobs(explainer: Explainer, rows: pd.DataFrame) -> None:
     assert_same(explainer.explain(rows), explainer.explain(rows, n_jobs=2))
+
+
+def test_threads_leave_the_warning_filters_as_they_were() -> None:
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    explainer = Explainer(RandomForestClassifier(100, random_state=0).fit(X, X[:, 0] > 0.0), X, options=QUICK)
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(4) as pool:  # a server's own threads, whose filters nobody brings back
+        list(pool.map(lambda at: explainer.explain(X[at : at + 1]), range(40)))
+    assert list(warnings.filters) == before
+
+
+def test_a_black_box_that_changes_the_warning_filters_in_threads(rows: pd.DataFrame) -> None:
+    X, _ = mixed()
+
+    def careless(X: pd.DataFrame) -> Any:
+        warnings.simplefilter("ignore", ResourceWarning)
+        positive = (X["amount"] > 4000.0).to_numpy(float)
+        return np.column_stack([1.0 - positive, positive])
+
+    explainer = Explainer(careless, X, options=QUICK)
+    before = list(warnings.filters)
+    warnings.filters.remove(("ignore", None, ResourceWarning, None, 0))
+    without = list(warnings.filters)
+    explainer.explain(rows, n_jobs=2)
+    assert list(warnings.filters) == without != before
 
 
 def test_same_seed_twice_and_random_state_untouched(explainer: Explainer, rows: pd.DataFrame) -> None:

@@ -379,7 +379,7 @@ def _tree(fields: dict[str, str], output: int) -> Tree:
     threshold, value = np.zeros(n_nodes), np.zeros((n_nodes, 1))
     missing_left, zero_is_missing = np.zeros(n_nodes, bool), np.zeros(n_nodes, bool)
     feature[:n_inner] = _integers(fields["split_feature"])
-    threshold[:n_inner] = _floats(fields["threshold"])
+    threshold[:n_inner] = _beside_zero(_floats(fields["threshold"]))
     left[:n_inner] = _children(fields["left_child"], n_inner)
     right[:n_inner] = _children(fields["right_child"], n_inner)
     value[n_inner:, 0] = leaves
@@ -401,6 +401,12 @@ def _tree(fields: dict[str, str], output: int) -> Tree:
         categories=_categories(fields, np.flatnonzero(categorical), threshold),
         zero_is_missing=zero_is_missing if zero_is_missing.any() else None,
     )
+
+
+def _beside_zero(thresholds: F8) -> F8:
+    """Move thresholds out of what is read as zero, so that the next number on either side is read there."""
+    beside = np.where(thresholds < 0.0, np.nextafter(-ZERO, -np.inf), ZERO)
+    return np.where(np.abs(thresholds) <= ZERO, beside, thresholds)
 
 
 def _children(text: str, n_inner: int) -> NDArray[np.int64]:

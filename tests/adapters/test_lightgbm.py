@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from macem import Explainer
 from macem.adapters.lightgbm import LightGBMAdapter, load
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
 from macem.testing import AdapterConformance, Case
@@ -143,6 +144,17 @@ def test_a_threshold_at_infinity_separates_missing_values():
     assert any(np.isinf(tree.threshold).any() for tree in oracle.members[0].trees)
     rows = np.array([[np.nan], [np.inf], [-np.inf], [1e308], [3.0]])
     assert_equal_to_the_bit(oracle, model.predict_proba, rows)
+
+
+def test_a_number_beside_zero_is_one_that_lightgbm_reads_as_such():
+    generator = np.random.default_rng(0)
+    X = generator.standard_normal((300, 3)) * (generator.random((300, 3)) > 0.3)
+    model = fit((X < 0.0).sum(axis=1) > 1, X, n_estimators=1, learning_rate=1.0)
+    contrasts = [contrast for one in Explainer(model, X).explain(X[:40]) for contrast in one.contrasts]
+    # one that failed when LightGBM was asked would be proved by nothing
+    assert all(contrast.lower_bound is not None for contrast in contrasts)
+    nearest = np.abs([contrast.values.to_numpy(float) for contrast in contrasts])
+    assert ((nearest > 0.0) & (nearest < 2e-35)).any()
 
 
 def test_early_stopping_cuts_the_trees(X, y):
