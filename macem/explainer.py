@@ -419,7 +419,7 @@ class Explainer:
 
     def _answer(self, form: Form, asked: Any, read: F8 | None) -> tuple[F8, I8]:
         """Probabilities of rows, and their classes as the model's own predict decides them."""
-        if read is not None and isinstance(self.oracle, TreeOracle) and form.has_own_dtypes:
+        if read is not None and isinstance(self.oracle, TreeOracle) and form.has_background_dtypes:
             probabilities = self.oracle.link(self.oracle.raw_scores_of(read))
         else:
             probabilities = self.oracle.predict_proba(asked)
@@ -508,7 +508,7 @@ class Explainer:
         """Base values of rows, as cells: a missing one or a special code stays as it is."""
         numbers = form.numbers
         standing = self.features.silent(numbers)
-        if not form.has_own_dtypes:
+        if not form.has_background_dtypes:
             return form.shown(np.where(standing, numbers, self.features.base), np.arange(len(numbers)))[1]
         standing |= numbers == self.features.base
         return np.where(standing, form.cells, self._base_cells)

@@ -464,16 +464,18 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Checked rows, and rows of numbers that are each like one of them; made by `Features.form`.
+    """Checked rows, to build others from numbers: each with the dtypes, index and other cells of one of them.
+
+    Made by `Features.form`.
 
     Attributes
     ----------
     features : Features
     rows : DataFrame or ndarray of float64, shape (n, d)
-        An array is its own cells and numbers: a frame and what is read of it took a sixth of the time around the
-        kernel and the model.
+        An array of float64 is kept as it is, and no frame is made: that took a sixth of the time around the kernel and
+        the model.
     dtypes : list
-        Those of the columns, which a frame takes as long to tell as to be made.
+        Those of the columns, kept because asking a frame for them takes as long as making it.
     index, columns : sequence
         Labels of the rows and of the columns.
     """
@@ -514,7 +516,7 @@ class Form:
         return self.rows if isinstance(self.rows, np.ndarray) else _cells(self.rows, self.dtypes)
 
     @cached_property
-    def has_own_dtypes(self) -> bool:
+    def has_background_dtypes(self) -> bool:
         """Whether the rows have the dtypes of the background, as nearly every one has."""
         return self.dtypes == list(self.features.dtypes)
 
@@ -525,35 +527,36 @@ class Form:
             return self.rows.copy()  # an oracle may write into what it gets
         return self.features.model_table(self.table, self.dtypes)
 
-    def frame(self, numbers: F8, rows: I8) -> pd.DataFrame:
-        """Table of numbers (n, d), each in the form of one of the rows, (n,)."""
-        if self._are_floats:
-            return pd.DataFrame(self._filled(numbers, rows), self.table.index[rows], self.table.columns)
-        return self.features.frame(numbers, self.table.iloc[rows], self.numbers[rows])
+    def frame(self, numbers: F8, like: I8) -> pd.DataFrame:
+        """Table of numbers (m, d), each in the form of the row at a place `like`, (m,)."""
+        if self._is_of_floats:
+            return pd.DataFrame(self._filled(numbers, like), self.table.index[like], self.table.columns)
+        return self.features.frame(numbers, self.table.iloc[like], self.numbers[like])
 
-    def asked(self, numbers: F8, rows: I8) -> Any:
-        """What the model is asked with about numbers."""
-        if self._are_floats and not self.features.was_frame:
-            return self._filled(numbers, rows)
-        return self.features.model_table(self.frame(numbers, rows))
+    def asked(self, numbers: F8, like: I8) -> Any:
+        """What the model is asked with about numbers, as `frame` takes them."""
+        if self._is_of_floats and not self.features.was_frame:
+            return self._filled(numbers, like)
+        return self.features.model_table(self.frame(numbers, like))
 
-    def shown(self, numbers: F8, rows: I8) -> tuple[Any, NDArray[Any]]:
+    def shown(self, numbers: F8, like: I8) -> tuple[Any, NDArray[Any]]:
         """What the model is asked with about numbers, and the same as cells."""
-        if self._are_floats and not self.features.was_frame:
-            asked = self._filled(numbers, rows)
+        if self._is_of_floats and not self.features.was_frame:
+            asked = self._filled(numbers, like)
             return asked, asked.copy()  # an oracle may write into what it gets
-        frame = self.frame(numbers, rows)
+        frame = self.frame(numbers, like)
         return self.features.model_table(frame), _cells(frame, frame.dtypes.tolist())
 
     @cached_property
-    def _are_floats(self) -> bool:
+    def _is_of_floats(self) -> bool:
         return _are_floats(self.dtypes) and not self.features._level_numbers
 
-    def _filled(self, numbers: F8, rows: I8) -> NDArray[Any]:
+    def _filled(self, numbers: F8, like: I8) -> NDArray[Any]:
         """Cells of numbers, each row like one of the table's."""
         # with a frame in between it takes three times as long; most of the rest is the one array of this size
-        filled: NDArray[Any] = self.cells.take(rows, axis=0)
-        known = filled if filled.dtype == np.float64 else self.numbers.take(rows, axis=0)
+        filled: NDArray[Any] = self.cells.take(like, axis=0)
+        known = filled if filled.dtype == np.float64 else self.numbers.take(like, axis=0)
+        # in place, and -0.0 becomes 0.0
         np.add(numbers, 0.0, out=filled, where=numbers != known, casting="same_kind")
         return filled
 

@@ -816,7 +816,7 @@ def _project_on_simplex(plan: Plan, problems: Problems, p: int, feature: int, po
 RULE = record(
     low=np.float64,  # the allowed range, in numbers
     high=np.float64,
-    direction=np.int64,  # 1: may only increase; -1: may only decrease
+    direction=np.int64,  # 1: may only increase; -1: may only decrease; 0: may do both
     frozen=np.bool_,
 )
 """What one feature may become, whatever the row."""
@@ -824,12 +824,12 @@ RULE = record(
 
 @compiled
 def bound_rows(plan: Plan, rules: Records, own: F8, positive: NDArray[np.bool_], away: bool, bound: F8) -> None:
-    """Set the intervals of numbers that the base-value rule leaves of the range."""
+    """Set the intervals of numbers that the base-value rule leaves of the range; those of levels are not read."""
     for p in range(own.shape[0]):
         for feature in range(own.shape[1]):
             number, rule, base = own[p, feature], rules[feature], plan.feature[feature].base_value
             mirror = 2.0 * base - number
-            first, second = (-np.inf, np.inf), (np.inf, -np.inf)
+            first, second = (-np.inf, np.inf), (np.inf, -np.inf)  # all numbers, and none
             if positive[p]:
                 first = (min(number, mirror), max(number, mirror))
             elif away and number >= base:
@@ -841,12 +841,12 @@ def bound_rows(plan: Plan, rules: Records, own: F8, positive: NDArray[np.bool_],
             for side in range(2):
                 low, high = first if side == 0 else second
                 low, high = max(low, lowest), min(high, highest)
-                bound[p, feature, side, 0] = inward(plan, feature, low, 1.0, number, positive[p], away)
-                bound[p, feature, side, 1] = inward(plan, feature, high, -1.0, number, positive[p], away)
+                bound[p, feature, side, 0] = settled_end(plan, feature, low, 1.0, number, positive[p], away)
+                bound[p, feature, side, 1] = settled_end(plan, feature, high, -1.0, number, positive[p], away)
 
 
 @inlined
-def inward(plan: Plan, feature: int, end: float, step: float, own: float, positive: bool, away: bool) -> float:
+def settled_end(plan: Plan, feature: int, end: float, step: float, own: float, positive: bool, away: bool) -> float:
     """The end of an interval as a number that the data could show and that keeps the base-value rule as a float.
 
     `step` is 1 where inward is up, and -1 where it is down.
@@ -855,7 +855,7 @@ def inward(plan: Plan, feature: int, end: float, step: float, own: float, positi
         return end
     base, grid = plan.feature[feature].base_value, plan.feature[feature].grid
     if grid > 0.0:
-        whole = step * np.ceil(step * end * grid - 1e-9)
+        whole = step * np.ceil(step * end * grid - 1e-9)  # an end on the grid may lie off it by its last bits
         inside, further = whole / grid, (whole + step) / grid
     else:
         inside, further = end, np.nextafter(end, step * np.inf)
@@ -875,7 +875,7 @@ def pose_rows(
     away: bool,
     problems: Problems,
 ) -> None:
-    """Pose problems whose intervals are set; a cell that is `silent` counts as at its base, and stays."""
+    """Pose problems whose intervals are set; a cell that is `silent` stays, and costs nothing."""
     for p in range(problems.row.size):
         for feature in range(plan.feature.size - 1):
             own, coordinate = numbers[p, feature], plan.feature[feature]
@@ -887,10 +887,10 @@ def pose_rows(
             has_choice = keep_own(problems, p, feature, held)
             set_ends(plan, problems, p, feature)
             if is_level:
-                has_choice = n_levels > np.int64(own >= 0.0)
+                has_choice = n_levels > np.int64(own >= 0.0)  # its own is one of them, unless never seen before
             cell.movable = has_choice and not held
             if cell.movable and positive[p]:
-                # the mode is feasible, and nearer to the base than any other level
+                # the base is feasible, and no level is nearer to it
                 nearest = reference if is_level else nearest_feasible(problems, p, feature, reference)
                 problems.anchor[p, feature] = nearest
 

@@ -48,13 +48,14 @@ def pose(
     features : Features
     plan : Plan
     numbers, codes : ndarray of float64, shape (n, d)
-        The rows, as numbers and as the table reads them.
+        The rows, as numbers and as the compiled trees read them.
     predicted : ndarray of int, shape (n,)
         Class of each row, as a position.
     kinds : sequence of {"positive", "negative"}
     target : int or None
         The class that a negative is to reach; None: any other.
     away_from_base : bool
+        Whether a negative is to be at least as far from the base values as its row.
     """
     n_rows, n_kinds = numbers.shape[0], len(kinds)
     own, codes = np.repeat(numbers, n_kinds, axis=0), np.repeat(codes, n_kinds, axis=0)
@@ -63,10 +64,10 @@ def pose(
     goal = np.repeat(predicted, n_kinds)
     if target is not None:
         goal[~positive] = target
-    problems = _room(plan, goal, keep=positive | (target is not None))
+    problems = _unfilled(plan, goal, keep=positive | (target is not None))
     bound = problems.bound
     kernel.bound_rows(plan, features.rules, own, positive, away_from_base, bound)
-    for feature, dtype in features.narrow:  # its cells are rounded, and must not be so over an end
+    for feature, dtype in features.narrow:  # its cells are rounded, and the ends move inward by that much
         ends = bound[:, feature]
         kept = (ends == own[:, feature, None, None]) | np.isinf(ends)
         bound[:, feature] = np.where(kept, ends, columns.inward(ends, dtype))
@@ -76,13 +77,13 @@ def pose(
 
 def free_problems(features: Features, plan: Plan, numbers: F8, codes: F8, goal: I8) -> Problems:
     """Problems whose every feature may move through its whole range, to see what a class rests on."""
-    problems = _room(plan, goal, keep=1)
+    problems = _unfilled(plan, goal, keep=1)
     kernel.free_rows(plan, features.rules, numbers, codes, problems)
     return problems
 
 
-def _room(plan: Plan, goal: I8, keep: Any) -> Problems:
-    """Problems that know their classes alone."""
+def _unfilled(plan: Plan, goal: I8, keep: Any) -> Problems:
+    """Problems with their goals set, and all else still to be filled."""
     n, d = goal.size, plan.feature.size - 1
     return Problems(
         cell=np.empty((n, d), kernel.CELL),

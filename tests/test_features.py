@@ -472,7 +472,7 @@ def test_an_array_takes_the_form_of_its_frame(was_frame: bool) -> None:
         np.testing.assert_array_equal(one.model_table, other.model_table)
         np.testing.assert_array_equal(one.numbers, other.numbers)
         np.testing.assert_array_equal(one.cells, other.cells)
-        assert one.has_own_dtypes
+        assert one.has_background_dtypes
 
 
 def test_a_background_frame_may_be_asked_with_arrays() -> None:
