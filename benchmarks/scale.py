@@ -66,15 +66,15 @@ def point(sizes: dict[str, int]) -> list[float]:
 
 def draw(results: pd.DataFrame) -> Figure:
     """Time and memory against each size."""
-    figure = Figure(figsize=(11, 3), layout="constrained")
+    figure = Figure(figsize=(11, 3.3), layout="constrained")
     panels: Any = figure.subplots(1, len(GROWING))
     for panel, (grows, lines) in zip(panels, results.groupby("grows", sort=False), strict=True):
         panel.loglog(lines["size"], lines["fit"], "o-", label="fit, CPU s")
         panel.loglog(lines["size"], lines["explain"], "o-", label="explain, CPU s")
-        panel.loglog(lines["size"], lines["memory"].clip(lower=1.0), "o:", color="gray", label="memory, MiB")
+        panel.loglog(lines["size"], lines["memory"].clip(lower=1.0), "o:", color="gray", label="memory added at the peak, MiB")
         panel.set_title(grows)
         panel.grid(alpha=0.3)
-    panels[1].legend(loc="upper left")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
