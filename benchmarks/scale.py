@@ -71,7 +71,8 @@ def draw(results: pd.DataFrame) -> Figure:
     for panel, (grows, lines) in zip(panels, results.groupby("grows", sort=False), strict=True):
         panel.loglog(lines["size"], lines["fit"], "o-", label="fit, CPU s")
         panel.loglog(lines["size"], lines["explain"], "o-", label="explain, CPU s")
-        panel.loglog(lines["size"], lines["memory"].clip(lower=1.0), "o:", color="gray", label="memory added at the peak, MiB")
+        added = lines["memory"].clip(lower=1.0)
+        panel.loglog(lines["size"], added, "o:", color="gray", label="memory added at the peak, MiB")
         panel.set_title(grows)
         panel.grid(alpha=0.3)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

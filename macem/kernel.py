@@ -1638,7 +1638,7 @@ def nearest_in_cell(
     """The feasible number that is read within (low, high], nearest to the reference; its distance; if there is one.
 
     The reference and the ends of what is feasible may round over a cut when they are read: 20240117, to 20240116. What
-    is found beside them lies in the cell rounded and not.
+    is found beside them lies in the cell as it is read, and in float32.
     """
     reference = problems.cell[p, feature].reference
     read = as_read(axes, reference)
@@ -1653,11 +1653,13 @@ def nearest_in_cell(
             return reference, 0.0, True
         if read <= low or reference <= inner:
             number = inner if as_read(axes, inner) > low else number_above(plan, feature, low)
-            if number > outer or (number != inner and max(number, np.float64(np.float32(number))) > high):
+            rounded = np.float64(np.float32(number))
+            if number > outer or (number != inner and max(as_read(axes, number), rounded) > high):
                 continue
         else:
-            number = outer if as_read(axes, outer) <= high else number_at_most(plan, feature, high)
-            if number < inner or (number != outer and min(number, np.float64(np.float32(number))) <= low):
+            number = outer if as_read(axes, outer) <= high else number_at_most(axes, plan, feature, high)
+            rounded = np.float64(np.float32(number))
+            if number < inner or (number != outer and min(as_read(axes, number), rounded) <= low):
                 continue
         if abs(number - reference) < gap:
             gap = abs(number - reference)
@@ -1668,15 +1670,14 @@ def nearest_in_cell(
 @inlined
 def number_above(plan: Plan, feature: int, bound: float) -> float:
     """The smallest number of the data's grid beyond a bound, in float64 and in float32."""
-    single = np.float32(bound)
-    if np.float64(single) <= bound:
-        single = np.nextafter(single, np.float32(np.inf))
-    number = np.float64(single)
+    above = np.float32(bound)
+    if np.float64(above) <= bound:
+        above = np.nextafter(above, np.float32(np.inf))
+    number = np.float64(above)
     grid = plan.feature[feature].grid
     if grid > 0.0:
-        whole = math.floor(bound * grid) - 1.0
-        if number * grid - whole > 4.0:  # float32 is coarser than the grid here
-            whole = math.floor(number * grid) - 1.0
+        half = (number + np.float64(np.nextafter(above, np.float32(-np.inf)))) / 2.0  # beyond it float32 rounds up
+        whole = np.floor(max(bound, half) * grid) - 1.0
         number = whole / grid
         while number <= bound or np.float64(np.float32(number)) <= bound:
             whole += 1.0
@@ -1685,19 +1686,18 @@ def number_above(plan: Plan, feature: int, bound: float) -> float:
 
 
 @inlined
-def number_at_most(plan: Plan, feature: int, bound: float) -> float:
-    """The largest number of the data's grid up to a bound, in float64 and in float32."""
-    single = np.float32(bound)
-    if np.float64(single) > bound:
-        single = np.nextafter(single, np.float32(-np.inf))
-    number = np.float64(single)
+def number_at_most(axes: Axes, plan: Plan, feature: int, bound: float) -> float:
+    """The largest number of the data's grid that is read as a bound or less, and is so in float32."""
+    below = np.float32(bound)
+    if np.float64(below) > bound:
+        below = np.nextafter(below, np.float32(-np.inf))
+    number = np.float64(below)
     grid = plan.feature[feature].grid
     if grid > 0.0:
-        whole = math.floor(bound * grid) + 1.0
-        if whole - number * grid > 4.0:
-            whole = math.floor(number * grid) + 1.0
+        half = (number + np.float64(np.nextafter(below, np.float32(np.inf)))) / 2.0  # up to it float32 rounds down
+        whole = np.floor((half if axes.single == 1 else min(bound, half)) * grid) + 1.0
         number = whole / grid
-        while number > bound or np.float64(np.float32(number)) > bound:
+        while as_read(axes, number) > bound or np.float64(np.float32(number)) > bound:
             whole -= 1.0
             number = whole / grid
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,31 @@ def test_contrasts_of_a_tree_are_exact(tree: DecisionTreeClassifier, rules: str)
             assert total == pytest.approx(optimum.cost, rel=1e-4, abs=1e-6)  # continuous values: one float32 step
             assert contrast.lower_bound == contrast.distance
     assert n_found > 25
+
+
+def test_a_decimal_on_a_split_counts_as_scikit_learn_reads_it() -> None:
+    n_on_splits = 0
+    for seed in range(8):
+        data = np.round(np.random.default_rng(seed).normal(size=(60, 2)), 1)
+        tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(data, data[:, 0] * data[:, 1] > 0)
+        explainer = Explainer(tree, data, options=SearchOptions(away_from_base=False, change_cost=0.0))
+        features = explainer.features
+        tenths = [
+            np.arange(round(low * 10), round(high * 10) + 1) / 10
+            for low, high in zip(features.low, features.high, strict=True)
+        ]
+        everything = np.array(list(itertools.product(*tenths)))
+        predicted = tree.predict(everything)
+        splits = tree.tree_.threshold[tree.tree_.feature >= 0]
+        for row, explanation in zip(data[:10], explainer.explain(data[:10], kinds=["negative"]), strict=True):
+            step = np.abs(everything - row) / features.scale
+            costs = (explainer.options.l1_weight * step + step**2).sum(axis=1)
+            nearest = costs[predicted != explanation.prediction].min()
+            assert explanation.negative.distance == pytest.approx(nearest, rel=1e-9)
+            assert explanation.negative.lower_bound == pytest.approx(nearest, rel=1e-9)
+            moved = explanation.negative.values.to_numpy(float)
+            n_on_splits += np.isin(moved.astype(np.float32), splits).any() and not np.isin(moved, splits).all()
+    assert n_on_splits > 0
 
 
 @pytest.mark.parametrize("rules", ["none", "ordinary counterfactuals", "costs of change"])

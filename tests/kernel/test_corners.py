@@ -98,17 +98,32 @@ def test_a_model_of_one_class_has_no_rival(plain_kernel: ModuleType, forest: Set
 
 @pytest.mark.parametrize("bound", [-1e9, -12.5, 0.0, 3.0, 1e9, 2.0**31 + 1.0])
 @pytest.mark.parametrize("grid", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("single", [0, 1])
 def test_numbers_beside_a_bound_hold_in_float32_too(
-    plain_kernel: ModuleType, forest: Setting, grid: float, bound: float
+    plain_kernel: ModuleType, forest: Setting, single: int, grid: float, bound: float
 ) -> None:
-    plan = forest.plan._replace(feature=forest.plan.feature.copy())
+    plan, axes = forest.plan._replace(feature=forest.plan.feature.copy()), forest.axes._replace(single=single)
     plan.feature["grid"][0] = grid
-    above, below = plain_kernel.number_above(plan, 0, bound), plain_kernel.number_at_most(plan, 0, bound)
-    assert min(above, float(np.float32(above))) > bound >= max(below, float(np.float32(below)))
-    coarse = float(np.spacing(np.float32(abs(bound))))
-    assert above - below <= 3 * max(coarse, 1.0 / grid if grid else 0.0)
-    if grid:
+    bound = float(np.float32(bound)) if single else bound
+    above, below = plain_kernel.number_above(plan, 0, bound), plain_kernel.number_at_most(axes, plan, 0, bound)
+    assert min(above, float(np.float32(above))) > bound >= float(np.float32(below))
+    assert single or bound >= below
+    if grid:  # the next numbers of the grid are on the other side
         assert above == round(above * grid) / grid
+        assert below == round(below * grid) / grid
+        before, after = (round(above * grid) - 1.0) / grid, (round(below * grid) + 1.0) / grid
+        assert min(before, float(np.float32(before))) <= bound
+        assert max(float(np.float32(after)), float(np.float32(after)) if single else after) > bound
+    else:
+        assert above - below <= 2 * float(np.spacing(np.float32(abs(bound))))
+
+
+def test_a_decimal_that_is_read_as_a_bound_is_at_most_that(plain_kernel: ModuleType, forest: Setting) -> None:
+    plan = forest.plan._replace(feature=forest.plan.feature.copy())
+    plan.feature["grid"][0] = 10.0
+    bound = float(np.float32(-0.4))  # below -0.4
+    found = [plain_kernel.number_at_most(forest.axes._replace(single=single), plan, 0, bound) for single in (0, 1)]
+    assert found == [-0.5, -0.4]
 
 
 def listed(plain_kernel: ModuleType, s: Setting, scratch: Any, p: int) -> set[Any]:
