@@ -174,7 +174,7 @@ def _same_run(record: Path, identity: Mapping[str, Any]) -> None:
     different = sorted(key for key in {**earlier, **identity} if earlier.get(key) != identity.get(key))
     if different:
         raise OptionError(
-            f"{record.parent} holds a run with another {different[0]} (then {earlier.get(different[0])!r}, now "
+            f"{record.parent} holds a run with other settings ({different[0]}: then {earlier.get(different[0])!r}, now "
             f"{identity.get(different[0])!r}); resume with the same, or delete the folder to begin anew."
         )
 

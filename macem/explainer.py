@@ -46,7 +46,7 @@ MOST_QUERIES = 1 << 62  # what the kernel counts up to
 SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
 # scikit-learn's forests set the process's warning filters aside for each tree, which threads undo in any order: of ten
 # calls of explain with n_jobs=4, nine left other filters behind
-ALONE = threading.Lock()
+ONE_AT_A_TIME = threading.Lock()
 CHANGED = 1e-5  # a gap between table and model that no order of summation explains
 
 
@@ -374,7 +374,7 @@ class Explainer:
         answers: search.Ask = ask
         if table is not None and axes is not None:
             answers = partial(search.ask_table, table, axes, plan, work.problems)
-        by_profiles = table is not None and axes is not None and refined and table.tree.size > 2
+        by_profiles = table is not None and axes is not None and refined and not refine.solves(table)
         if not by_profiles or log_density is not None:  # else the first profile tells what the anchor is
             search.begin(work, plan, weights, answers)  # a single tree has none, and may come to that leaf last
         if limits.passed:
@@ -435,7 +435,7 @@ class Explainer:
 
     def _turn(self) -> contextlib.AbstractContextManager[Any]:
         """The turn of one thread to ask a model that was read as a table; others may be services, and take long."""
-        return contextlib.nullcontext() if self._axes is None else ALONE
+        return contextlib.nullcontext() if self._axes is None else ONE_AT_A_TIME
 
     def _verify(
         self,

@@ -9,7 +9,7 @@ from macem.kernel import F8, I8, Axes, Beam, Plan, Problems, Records, Scratch, T
 from macem.options import SearchOptions
 from macem.search import MAX_QUERIES_AT_ONCE, Ask, Limits, Work
 
-__all__ = ["batched", "on_table", "scratch_for", "sensitivity_asked", "sensitivity_on_table"]
+__all__ = ["batched", "on_table", "scratch_for", "sensitivity_asked", "sensitivity_on_table", "solves"]
 
 MAX_ROUNDS = 12  # outward rounds; inward rounds end by themselves
 PATIENCE = 6  # outward rounds on a table that find nothing nearer; 4 ask a tenth less for 0.15 % of distance
@@ -28,11 +28,11 @@ def on_table(
     scratch: Scratch,
     max_rounds: int = MAX_ROUNDS,
 ) -> None:
-    """Refine on a table, whose axis profiles are exact; a single tree is solved exactly.
+    """Refine on a table, whose axis profiles are exact; a single tree is solved exactly (`solves`).
 
     With `max_rounds` 0 only inward, from the best that there is.
     """
-    if table.tree.size == 2:
+    if solves(table):
         kernel.solve_single_tree(table, axes, plan, weights, work.problems, work.best, scratch)
         return
     if weights.margin == 0.0 and (table.member["link"][:-1] == kernel.IDENTITY).all():
@@ -51,6 +51,15 @@ def on_table(
         PATIENCE,
         np.empty((0, 0)),
     )
+
+
+def solves(table: TreeEnsemble) -> bool:
+    """Whether a table's contrasts are solved exactly: a single tree's, unless zero goes another way than its cell.
+
+    Where zero counts as missing, the numbers of a leaf are no interval: of 720 negatives of LightGBM's trees, 199
+    bounds of the solver lay above a valid example.
+    """
+    return bool(table.tree.size == 2 and table.special < kernel.ZERO_MISSING)
 
 
 def sensitivity_on_table(

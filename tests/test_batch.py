@@ -142,7 +142,7 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
         run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=15))
     with pytest.raises(OptionError, match="unfinished run"):
         run(source, tmp_path / "out.csv")
-    with pytest.raises(OptionError, match="another chunk_rows"):
+    with pytest.raises(OptionError, match=r"other settings \(chunk_rows"):
         run(source, tmp_path / "out.csv", chunk_rows=7, resume=True)
 
 

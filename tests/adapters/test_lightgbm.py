@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from macem import Explainer
+from macem import Explainer, SearchOptions
 from macem.adapters.lightgbm import LightGBMAdapter, load
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
 from macem.testing import AdapterConformance, Case
@@ -155,6 +155,22 @@ def test_a_number_beside_zero_is_one_that_lightgbm_reads_as_such():
     assert all(contrast.lower_bound is not None for contrast in contrasts)
     nearest = np.abs([contrast.values.to_numpy(float) for contrast in contrasts])
     assert ((nearest > 0.0) & (nearest < 2e-35)).any()
+
+
+def test_nothing_is_proved_of_a_tree_whose_zero_goes_another_way():
+    generator = np.random.default_rng(1)
+    X = generator.integers(-3, 4, (200, 2)).astype(float)
+    y = (X[:, 0] * X[:, 1] > 0) ^ (X[:, 0] == 0)
+    model = fit(y.astype(int), X, n_estimators=1, learning_rate=1.0, zero_as_missing=True, min_child_samples=3)
+    explainer = Explainer(model, X, options=SearchOptions(away_from_base=False))
+    assert explainer.describe().startswith("compiled")
+    everything = np.array([[first, second] for first in range(-3, 4) for second in range(-3, 4)], float)
+    predicted, scale = model.predict(everything), explainer.features.scale
+    for row, explanation in zip(X[:30], explainer.explain(X[:30], kinds=["negative"]), strict=True):
+        step = np.abs(everything - row) / scale
+        nearest = (explainer.options.l1_weight * step + step**2).sum(axis=1)[predicted != explanation.prediction].min()
+        assert explanation.negative.found
+        assert (explanation.negative.lower_bound or 0.0) <= nearest + 1e-9
 
 
 def test_early_stopping_cuts_the_trees(X, y):
