@@ -117,6 +117,7 @@ FLAG_MISSING_LEFT = 1  # a missing value goes left
 FLAG_CATEGORY = 2  # the node asks for membership in a category set
 FLAG_ZERO_MISSING = 4  # zero counts as missing (LightGBM's zero_as_missing)
 CATEGORIES, ZERO_MISSING = 1, 2  # what makes a table special
+NEAR_ZERO = float(np.float32(1e-35))  # where zero may count as missing, so does what is no farther from it (LightGBM)
 
 IDENTITY, SIGMOID, SOFTMAX, SIGMOID_EACH, VOTE, ADABOOST = range(6)
 SIGMOID_SINGLE, SOFTMAX_SINGLE, STEP, SOFTMAX_NUMPY = range(6, 10)
@@ -1206,8 +1207,12 @@ def keep_if_best(plan: Plan, weights: Weights, problems: Problems, best: Best, p
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-AXIS = record(first_cut=np.int64, n_words=np.int64)
-"""First threshold of a feature; words of its level sets (0 for numbers); one more at the end."""
+AXIS = record(
+    first_cut=np.int64,
+    n_words=np.int64,  # of its level sets; 0 for numbers
+    zero=np.int64,  # the cell of zero, where that may go another way than numbers below and above; -1: it never does
+)
+"""First threshold of a feature, and what else is peculiar to it; one more at the end."""
 
 
 class Axes(NamedTuple):
@@ -1828,8 +1833,9 @@ def find_reach(
             reach.gap_low = min(reach.gap_low, last + 1)
             reach.gap_high = max(reach.gap_high, first - 1)
             reach.moves = True
-        reach.first_crossed = reach.low
-        reach.end_crossed = reach.high
+        from_zero = reach.home == axes.feature[feature].zero  # a move away may cross where its cells do not part
+        reach.first_crossed = 0 if from_zero else reach.low
+        reach.end_crossed = axes.cut.size if from_zero else reach.high
 
 
 @inner
@@ -2099,9 +2105,13 @@ def axis_moves(
             at = cell_first + cell
             enter_cell(scratch, at, n_outputs)
             end = next_entered(scratch.entered, at + 1, cell_first + reach.high + 1) - cell_first
+            if cell <= axis.zero < end:  # by itself
+                end = axis.zero if cell < axis.zero else axis.zero + 1
             low = -np.inf if cell == 0 else axes.cut[cut_first + cell - 1]
             high = np.inf if cut_first + end > axes.feature[feature + 1].first_cut else axes.cut[cut_first + end - 1]
             number, _, found = nearest_in_cell(axes, plan, problems, p, feature, low, high)
+            if cell == axis.zero:
+                number, found = 0.0, nearest_feasible(problems, p, feature, 0.0) == 0.0
             if found and number != numbers[feature]:
                 cost = reach.rest + feature_cost(plan, weights, problems, p, feature, number)
                 if cost < bound:
@@ -2118,7 +2128,37 @@ def axis_moves(
             cell = end
         enter_cell(scratch, cell_first + reach.high + 1, n_outputs)
     judge_scores(table, weights, problems, p, scratch.scores, n_moves, moves, scratch)
+    if table.special >= ZERO_MISSING:
+        judge_zeros(table, axes, plan, weights, problems, p, numbers, n_moves, scratch)
     return n_moves
+
+
+@inner
+def judge_zeros(
+    table: TreeEnsemble,
+    axes: Axes,
+    plan: Plan,
+    weights: Weights,
+    problems: Problems,
+    p: int,
+    state: F8,
+    n_moves: int,
+    scratch: Scratch,
+) -> None:
+    """Ask the table about moves to zero where that goes another way than its cell."""
+    own, numbers = scratch.own[0], scratch.numbers
+    margin, reached, probability = own.margin, own.reached, own.probability
+    for feature in range(numbers.size):
+        numbers[feature] = state[feature]
+    for number in range(n_moves):
+        move = scratch.moves[number]
+        if move.number != 0.0 or axes.feature[move.feature].zero < 0:
+            continue
+        numbers[move.feature] = 0.0
+        answer_one(table, axes, plan, weights, problems, p, numbers, scratch)
+        numbers[move.feature] = state[move.feature]
+        move.margin, move.reached, move.probability = own.margin, own.reached, own.probability
+    own.margin, own.reached, own.probability = margin, reached, probability
 
 
 @inlined

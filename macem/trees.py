@@ -342,10 +342,13 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
         What the table reads for each level of the plan.
     """
     split, feature, is_leaf = _unpack(table)
+    zero_missing = np.zeros(split.size, bool)
+    if table.special >= kernel.ZERO_MISSING:  # such a table is wide
+        zero_missing = table.nodes[1::2] >> np.uint64(60) & np.uint64(kernel.FLAG_ZERO_MISSING) > 0
     n_features = plan.feature.size - 1
     node_cut = np.zeros(split.size, np.int64)
     cuts: list[F8] = []
-    n_words = np.zeros(n_features, np.int64)
+    n_words, zero = np.zeros(n_features, np.int64), np.full(n_features, -1)
     is_level = plan.feature["kind"][:-1] > kernel.GRID
     n_levels = np.diff(plan.feature["first_level"])
     n_words[is_level] = (n_levels[is_level] + 63) // 64
@@ -362,7 +365,11 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
             n_level_nodes += n_words[number] * nodes.size
             cuts.append(np.zeros(0))
         else:
-            distinct, node_cut[nodes] = np.unique(thresholds[nodes], return_inverse=True)
+            beside_zero = [np.nextafter(-kernel.NEAR_ZERO, -np.inf), kernel.NEAR_ZERO]
+            more = beside_zero if zero_missing[nodes].any() else []
+            distinct, place = np.unique([*thresholds[nodes], *more], return_inverse=True)
+            node_cut[nodes] = place[: nodes.size]
+            zero[number] = np.searchsorted(distinct, 0.0) if more else -1
             cuts.append(distinct)
     level_word = np.zeros(n_level_nodes, np.uint64)
     axes = Axes(
@@ -371,6 +378,7 @@ def axes_of(table: TreeEnsemble, plan: Plan, level_code: F8) -> Axes:
             n_features + 1,
             first_cut=np.cumsum([0] + [cut.size for cut in cuts]),
             n_words=[*n_words, 0],
+            zero=[*zero, -1],
         ),
         cut=np.concatenate(cuts) if cuts else np.zeros(0),
         node_cut=node_cut,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from macem import SearchOptions, kernel, oracle_for, problem, refine, search
 from macem.features import Features
 from macem.search import Limits, Work
 from macem.strategies.encodings import encoding_from
-from macem.trees import axes_of
+from macem.trees import Member, axes_of
 
 GENERATOR = np.random.default_rng(2)
 BACKGROUND = np.column_stack(
@@ -57,10 +57,12 @@ class Setting:
         return n_moves, scratch.own[0]["margin"], scratch.own[0]["reached"]
 
 
-def setting(encoding: str = "fma", **options: Any) -> Setting:
+def setting(encoding: str = "fma", *, zero_is_missing: bool = False, **options: Any) -> Setting:
     chosen = SearchOptions(**{"n_steps": 12, "n_directions": 9, **options})
     features = Features.fit(BACKGROUND, categorical=[2])
-    oracle = oracle_for(RandomForestClassifier(5, max_depth=4, random_state=0).fit(BACKGROUND, LABELS))
+    oracle: Any = oracle_for(RandomForestClassifier(5, max_depth=4, random_state=0).fit(BACKGROUND, LABELS))
+    if zero_is_missing:
+        oracle = replace(oracle, members=[_with_zeros(member) for member in oracle.members])
     fitted: Any = encoding_from(encoding).fit(features)
     numbers = features.numbers(features.check(BACKGROUND[:6]))
     problems = problem.pose(
@@ -84,6 +86,17 @@ def setting(encoding: str = "fma", **options: Any) -> Setting:
         axes_of(oracle.ensemble, fitted.plan, levels.astype(float)),
         problems,
     )
+
+
+def _with_zeros(member: Member) -> Member:
+    """A member that sends zero, and what is missing, another way than its comparisons at half of its nodes."""
+    random = np.random.default_rng(3)
+    trees = []
+    for tree in member.trees:
+        otherwise = (tree.feature >= 0) & (random.random(tree.feature.size) < 0.5)
+        missing_left = np.where(otherwise, tree.threshold < 0.0, tree.missing_left)
+        trees.append(replace(tree, zero_is_missing=otherwise, missing_left=missing_left))
+    return replace(member, trees=trees)
 
 
 @pytest.mark.parametrize("encoding", ["fma", "ssa"])

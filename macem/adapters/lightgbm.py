@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
-from macem.kernel import F8
+from macem.kernel import F8, NEAR_ZERO
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
 from macem.trees import Link, Member, Tree
 
 __all__ = ["LightGBMAdapter", "LightGBMReader", "load"]
 
 FORMAT = "v4"  # the text form of every LightGBM since 4.0
-ZERO = float(np.float32(1e-35))  # LightGBM takes anything closer to zero for zero
 CODES = 2.0**31  # a category code that is not below is in no set
 
 LINKS = {
@@ -177,7 +176,7 @@ class LightGBMReader:
                 f"The table has shape {numbers.shape}. "
                 f"Give the {self.n_features} columns that the model was trained with."
             )
-        numbers[np.abs(numbers) <= ZERO] = 0.0
+        numbers[np.abs(numbers) <= NEAR_ZERO] = 0.0
         for feature in self.sets:
             codes = np.trunc(numbers[:, feature])
             numbers[:, feature] = np.where((codes < 0.0) | (codes >= CODES), -1.0, codes)
@@ -405,8 +404,8 @@ def _tree(fields: dict[str, str], output: int) -> Tree:
 
 def _beside_zero(thresholds: F8) -> F8:
     """Move thresholds out of what is read as zero, so that the next number on either side is read there."""
-    beside = np.where(thresholds < 0.0, np.nextafter(-ZERO, -np.inf), ZERO)
-    return np.where(np.abs(thresholds) <= ZERO, beside, thresholds)
+    beside = np.where(thresholds < 0.0, np.nextafter(-NEAR_ZERO, -np.inf), NEAR_ZERO)
+    return np.where(np.abs(thresholds) <= NEAR_ZERO, beside, thresholds)
 
 
 def _children(text: str, n_inner: int) -> NDArray[np.int64]:

@@ -173,6 +173,27 @@ def test_nothing_is_proved_of_a_tree_whose_zero_goes_another_way():
         assert (explanation.negative.lower_bound or 0.0) <= nearest + 1e-9
 
 
+def test_moves_to_a_zero_that_goes_another_way_are_seen():
+    generator = np.random.default_rng(1)
+    X = generator.integers(-3, 4, (300, 2)).astype(float)
+    y = (X[:, 0] * X[:, 1] > 0) ^ (X[:, 0] == 0)
+    model = fit(y.astype(int), X, n_estimators=8, zero_as_missing=True, min_child_samples=3)
+    whole = np.arange(-3.0, 4.0)
+    n_seen = 0
+    for one in Explainer(model, X, options=SearchOptions(away_from_base=False)).explain(X[:30]):
+        for contrast in one.contrasts:
+            example = contrast.values.to_numpy(float)
+            goal = list(model.classes_).index(contrast.prediction)
+            for feature in range(2):
+                moved = np.repeat(example[None], whole.size, axis=0)
+                moved[:, feature] = whole
+                change = np.abs(model.predict_proba(moved)[:, goal] - contrast.probabilities.iloc[goal])
+                zero_alone = change[3] > np.delete(change, 3).max()
+                n_seen += zero_alone
+                assert contrast.sensitivity.iloc[feature] == pytest.approx(change.max(), abs=1e-9)
+    assert n_seen > 5
+
+
 def test_early_stopping_cuts_the_trees(X, y):
     y = np.minimum(y, 1)
     noisy = np.where(np.random.default_rng(0).random(N_ROWS) < 0.3, 1 - y, y)

@@ -13,9 +13,9 @@ from macem import refine, search
 from tests.test_search import Setting, setting
 
 
-@pytest.fixture(scope="module", params=["fma", "ssa"])
+@pytest.fixture(scope="module", params=["fma", "ssa", "zero is missing"])
 def forest(request: pytest.FixtureRequest) -> Setting:
-    return setting(request.param)
+    return setting(zero_is_missing=True) if request.param == "zero is missing" else setting(request.param)
 
 
 def begun(s: Setting, max_queries: int | None = None) -> Any:
@@ -46,6 +46,30 @@ def test_moves_are_what_the_table_answers(forest: Setting, plain_kernel: ModuleT
         assert not scratch.entered.any()
         assert not scratch.level.any()
     assert n_all > 20
+
+
+@pytest.mark.parametrize("at_zero", [False, True])
+def test_moves_from_and_to_a_zero_that_goes_another_way(plain_kernel: ModuleType, at_zero: bool) -> None:
+    s = setting(zero_is_missing=True)
+    scratch = refine.scratch_for(s.table, s.axes, s.plan)
+    numbers = np.array([0.0, 0.0, 1.0]) if at_zero else np.array([4.0, -0.5, 1.0])
+    s.problems.bound[0, :2] = [[[-3.0, 8.0], [1.0, 0.0]]] * 2
+    s.problems.cell["movable"][0] = True
+    n_moves, _, _ = s.profile(plain_kernel, 0, numbers, np.inf, scratch)
+    moves = scratch.moves[:n_moves]
+    moved = np.repeat(numbers[None], n_moves, axis=0)
+    moved[np.arange(n_moves), moves["feature"]] = moves["number"]
+    margins, verdicts = np.empty(n_moves), np.empty(n_moves, bool)
+    rows = np.zeros(n_moves, np.int64)
+    plain_kernel.judge_rows(s.weights, s.problems, rows, s.ask(moved, rows), margins, verdicts)
+    assert_allclose(moves["margin"], margins, atol=1e-6)
+    assert_array_equal(moves["reached"], verdicts)
+    to_zero = moves[(moves["number"] == 0.0) & (moves["feature"] < 2)]
+    assert to_zero.size == (0 if at_zero else 2)
+    assert {-1.0, 1.0} <= set(np.sign(moves["number"][moves["feature"] == 1]))
+    if not at_zero:  # where the table sends zero as it sends what is beside it, this could not fail
+        beside = s.ask(np.array([[4.0, -1e-30, 1.0], [4.0, 0.0, 1.0], [4.0, 1e-30, 1.0]]), np.zeros(3, np.int64))[:, 0]
+        assert beside[1] not in (beside[0], beside[2])
 
 
 def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
