@@ -14,6 +14,7 @@ from macem.errors import DataError
 from macem.kernel import F8, I8
 
 __all__ = [
+    "are_numbers",
     "as_written",
     "cast",
     "categorized",
@@ -42,8 +43,7 @@ def is_category(column: Column, *, typed: bool) -> bool:
     if isinstance(dtype, pd.SparseDtype):
         raise DataError(f"column {column.name!r} is sparse ({dtype}): give table.sparse.to_dense()")
     if types.is_object_dtype(dtype) and not typed:
-        kinds = {"integer", "floating", "mixed-integer-float", "decimal"}
-        return types.infer_dtype(column, skipna=True) not in kinds
+        return not are_numbers(column)
     if isinstance(dtype, pd.CategoricalDtype) or types.is_bool_dtype(dtype) or types.is_string_dtype(dtype):
         return True
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype) and "decimal" not in str(dtype):
@@ -52,6 +52,12 @@ def is_category(column: Column, *, typed: bool) -> bool:
         f"column {column.name!r} has dtype {dtype}: turn it into numbers (a date into days, say), "
         "or name it in categorical"
     )
+
+
+def are_numbers(column: Column) -> bool:
+    """Whether the cells of a column of objects are numbers, but for missing ones."""
+    kinds = {"integer", "floating", "mixed-integer-float", "decimal"}
+    return types.infer_dtype(column, skipna=True) in kinds
 
 
 def floats(column: Column) -> F8:

@@ -15,6 +15,7 @@ __all__ = [
     "MacemWarning",
     "ModelChangedError",
     "ModelError",
+    "NumbersAsCategoriesWarning",
     "OptionError",
     "OracleError",
     "TableMismatchWarning",
@@ -78,6 +79,10 @@ class MacemWarning(UserWarning):
 
 class LabelsWarning(MacemWarning):
     """A function or a service answered the whole background with 0 and 1, as class labels are."""
+
+
+class NumbersAsCategoriesWarning(MacemWarning):
+    """Columns of dtype object hold numbers alone, and are read as categories, as their dtype says."""
 
 
 class TableMismatchWarning(MacemWarning):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -21,7 +22,7 @@ from pandas.api import types
 
 from macem import columns, kernel
 from macem.columns import Column
-from macem.errors import DataError, OptionError
+from macem.errors import DataError, NumbersAsCategoriesWarning, OptionError
 from macem.kernel import F8, I8, Records
 
 __all__ = ["Features", "Form"]
@@ -135,6 +136,8 @@ class Features:
             at in declared or columns.is_category(column, typed=isinstance(X, pd.DataFrame))
             for at, column in enumerate(series)
         ]
+        if isinstance(X, pd.DataFrame):
+            _warn_of_numbers([column for at, column in enumerate(series) if is_category[at] and at not in declared])
         given_base = {} if callable(base) else _by_position(names, base, "base")
         given_ranges = _by_position(names, ranges, "ranges", is_category)
         given_directions = _by_position(names, directions, "directions", is_category)
@@ -769,6 +772,19 @@ def _background(X: Any) -> pd.DataFrame:
         raise DataError("the background has no rows: give at least one, since base values and ranges come from it")
     _refuse_duplicates(list(table.columns))
     return table
+
+
+def _warn_of_numbers(categorical: list[Any]) -> None:
+    """Say which columns are categorical by their dtype, object, although they hold numbers."""
+    names = [column.name for column in categorical if column.dtype == object and columns.are_numbers(column)]
+    if names:
+        warnings.warn(
+            f"columns {names} have dtype object and hold numbers alone: they are read as categories, each number a level. "
+            "Where they measure something, give them a dtype of numbers (table.infer_objects(), or .astype(float)); where "
+            "they are codes, name them in categorical.",
+            NumbersAsCategoriesWarning,
+            stacklevel=4,
+        )
 
 
 def _untyped(array: NDArray[Any], names: pd.Index[Any] | None = None) -> pd.DataFrame:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import pickle
 import tracemalloc
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macem.errors import DataError, OptionError
+from macem.errors import DataError, NumbersAsCategoriesWarning, OptionError
 from macem.features import Features
 
 MIXED = pd.DataFrame(
@@ -89,6 +90,15 @@ def test_kind_of_any_dtype(values: list[Any], dtype: str, kind: str, decimals: i
     features = Features.fit(pd.DataFrame({"x": pd.Series(values, dtype=dtype)}))
     assert features.kinds == (kind,)
     assert features.decimals.tolist() == [decimals]
+
+
+@pytest.mark.parametrize("cells", [[1, 2.5], [1, None], [Decimal("1.5"), Decimal("2")]])
+def test_numbers_in_objects_become_categories_with_a_warning(cells: list[Any]) -> None:
+    table = pd.DataFrame({"income": pd.Series(cells, dtype=object), "job": pd.Series(["a", "b"], dtype=object)})
+    with pytest.warns(NumbersAsCategoriesWarning, match=r"\['income'\].*infer_objects"):
+        assert Features.fit(table).kinds == ("categorical", "categorical")
+    assert Features.fit(table, categorical=["income"]).kinds == ("categorical", "categorical")  # and no warning
+    assert Features.fit(table.to_numpy(object)).kinds[1] == "categorical"
 
 
 def test_grid_gives_the_float_that_the_text_parses_to() -> None:
@@ -528,7 +538,7 @@ LEVELS = st.one_of(st.text(max_size=3), st.integers(-3, 3), st.none(), st.just(f
 @given(st.lists(LEVELS, min_size=1, max_size=20).filter(lambda cells: not all(map(pd.isna, cells))))
 def test_any_objects_are_levels(cells: list[Any]) -> None:
     table = pd.DataFrame({"c": pd.Series(cells, dtype=object)})
-    features = Features.fit(table)
+    features = Features.fit(table, categorical=["c"])  # numbers alone would be warned of
     numbers = features.numbers(features.check(table))
     assert np.array_equal(np.isnan(numbers[:, 0]), table["c"].isna())
     assert (np.diff(features.counts[0]) <= 0).all()
