@@ -779,9 +779,9 @@ def _warn_of_numbers(categorical: list[Any]) -> None:
     names = [column.name for column in categorical if column.dtype == object and columns.are_numbers(column)]
     if names:
         warnings.warn(
-            f"columns {names} have dtype object and hold numbers alone: they are read as categories, each number a level. "
-            "Where they measure something, give them a dtype of numbers (table.infer_objects(), or .astype(float)); where "
-            "they are codes, name them in categorical.",
+            f"columns {names} have dtype object and hold numbers alone: they are read as categories. Where they measure "
+            "something, give them a dtype of numbers (table.infer_objects(), or .astype(float)); where they are codes, "
+            "name them in categorical.",
             NumbersAsCategoriesWarning,
             stacklevel=4,
         )
