@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import threading
 import time
 import warnings
@@ -48,6 +49,16 @@ SURE = 1e-9  # a lead of the top class below this may be decided either way by t
 # calls of explain with n_jobs=4, nine left other filters behind
 ONE_AT_A_TIME = threading.Lock()
 CHANGED = 1e-5  # a gap between table and model that no order of summation explains
+
+
+def _unlock_in_child() -> None:
+    """A thread that held the lock when its process forked is not in the child, which would wait for it for ever."""
+    global ONE_AT_A_TIME
+    ONE_AT_A_TIME = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class Explainer:

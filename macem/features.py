@@ -779,8 +779,8 @@ def _warn_of_numbers(categorical: list[Any]) -> None:
     names = [column.name for column in categorical if column.dtype == object and columns.are_numbers(column)]
     if names:
         warnings.warn(
-            f"columns {names} have dtype object and hold numbers alone: they are read as categories. Where they measure "
-            "something, give them a dtype of numbers (table.infer_objects(), or .astype(float)); where they are codes, "
+            f"columns {names} have dtype object and hold numbers alone: they are read as categories. If they measure "
+            "something, give them a dtype of numbers (table.infer_objects(), or .astype(float)); if they are codes, "
             "name them in categorical.",
             NumbersAsCategoriesWarning,
             stacklevel=4,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,7 +23,6 @@ SHOWN_ROWS = 20
 ARROW = " → "
 
 _Class = TypeVar("_Class", bound=type)
-_MAKING = threading.Lock()
 
 
 class _Row:
@@ -33,30 +31,28 @@ class _Row:
     pandas takes 20 us for one, an explained row has eleven, and most are never looked at.
     """
 
-    __slots__ = ("_cells", "_label", "_listed", "_names", "_series")
+    __slots__ = ("_cells", "_label", "_listed", "_made", "_names")
 
     def __init__(self, cells: NDArray[Any], names: pd.Index[Any], listed: list[Any], label: Any) -> None:
         self._cells: Any = cells
         self._names = names
         self._listed = listed  # the names; an Index takes as long to list them as a Series to be made
         self._label = label
-        self._series: Any = None
+        self._made: dict[str, Any] = {}
 
     @property
     def series(self) -> Any:
         """The Series, the same one every time."""
-        if self._series is None:
-            with _MAKING:  # by one thread, or what is written into the other's is lost
-                if self._series is None:
-                    cells = self._cells
-                    self._series = pd.Series(cells, self._names, name=self._label, dtype=cells.dtype)
-                    self._cells = None
-        return self._series
+        cells = self._cells  # read first: another thread lets them go once the Series is there
+        if not self._made:  # of two threads the first one's is kept, or what is written into the other's is lost
+            self._made.setdefault("series", pd.Series(cells, self._names, name=self._label, dtype=cells.dtype))
+            self._cells = None
+        return self._made["series"]
 
     def by_name(self) -> dict[Any, Any]:
         """The cells alone."""
         cells = self._cells
-        return dict(zip(self._listed, self._series.array if cells is None else cells, strict=True))
+        return dict(zip(self._listed, self._made["series"].array if cells is None else cells, strict=True))
 
 
 def rows_of(cells: NDArray[Any], names: pd.Index[Any], labels: Sequence[Any] | None = None) -> list[Any]:

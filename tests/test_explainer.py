@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import io
+import os
 import pickle
 import random
 import re
@@ -31,6 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer, SearchOptions, Status, oracle_for
+from macem import explainer as explaining
 from macem.errors import DataError, ModelChangedError, OptionError, OracleError, TableMismatchWarning
 from macem.results import Explanations, cells_of, rows_of
 
@@ -158,6 +159,16 @@ def test_two_threads(explainer: Explainer, rows: pd.DataFrame) -> None:
     with ThreadPoolExecutor(2) as pool:
         for theirs in pool.map(explainer.explain, [rows] * 4):
             assert_same(alone, theirs)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_does_not_wait_for_a_thread_that_it_has_not() -> None:
+    with explaining.ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, since Python 3.12
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if explaining.ONE_AT_A_TIME.acquire(blocking=False) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_pickled_before_and_after_in_a_fresh_process(
@@ -802,11 +813,10 @@ def test_threads_get_one_series(monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=30)
 
     class Slow(pd.Series):
-        """A Series that is made by two threads at once, if it can be."""
+        """A Series that is made by two threads at once."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            with contextlib.suppress(threading.BrokenBarrierError):
-                both.wait(0.2)
+            both.wait()
             super().__init__(*args, **kwargs)
 
     monkeypatch.setattr(pd, "Series", Slow)
