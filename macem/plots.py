@@ -55,6 +55,10 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
+    if explanation.error is not None:
+        ax = ax if ax is not None else _new_axes(height=3.2)
+        _write_error(ax, explanation, 84)
+        return ax
     found = [contrast for contrast in explanation.contrasts if contrast.found]
     changed = list(dict.fromkeys(name for contrast in found for name in contrast.ranked))
     shown = changed[:MOST_FEATURES]
@@ -63,15 +67,13 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
         _draw_lane(ax, -lane, name, explanation)
     ax.set_xlim(-0.12, 1.12)
     ax.set_ylim(-max(len(shown) - 1, 0) - 0.62, 0.55)
-    ax.set_yticks([-lane for lane in range(len(shown))], [_wrapped(name) for name in shown])
+    ax.set_yticks([-lane for lane in range(len(shown))], [_plain(_wrapped(name)) for name in shown])
     ax.set_xticks([])
     _bare(ax, keep=())
     probability = explanation.probability
-    title = f"Row {explanation.index}: {readable(explanation.prediction)}"
-    _title(ax, title + (f" (probability {probability:.2f})" if probability is not None else ""))
+    _title(ax, _headline(explanation) + (f" (probability {probability:.2f})" if probability is not None else ""))
     hidden = len(changed) - len(shown)
     notes = [f"{contrast.kind}: {_note(contrast)}" for contrast in explanation.contrasts if not contrast.changes]
-    notes += [explanation.error] if explanation.error else []
     notes += [f"and {hidden} more changed features"] if hidden else []
     _legend(ax, explanation, found, notes)
     return ax
@@ -118,7 +120,7 @@ def _label_values(ax: Axes, y: float, texts: dict[Any, str], place: dict[Any, fl
         if below:
             last_end = x + half
         ax.annotate(
-            text,
+            _plain(text),
             (x, y),
             xytext=(0, -17 if below else 17),
             textcoords="offset points",
@@ -151,7 +153,7 @@ def _legend(ax: Axes, explanation: Explanation, found: Sequence[Contrast], notes
     from matplotlib.lines import Line2D
 
     def handle(colour: str, label: str, **style: Any) -> Line2D:
-        return Line2D([], [], color=colour, linestyle="none", label=label, **style)
+        return Line2D([], [], color=colour, linestyle="none", label=_plain(label), **style)
 
     handles = [
         handle(BASE, "base value", marker="|", markersize=15, markeredgewidth=4),
@@ -196,6 +198,10 @@ def plot_application(
     """
     if axes is None:
         axes = _new_figure((13, 5)).subplots(1, 2)
+    if explanation.error is not None:
+        _write_error(axes[0], explanation, 44)
+        axes[1].set_axis_off()
+        return axes
     decision = readable(explanation.prediction)
     titles = {"positive": f"Still {decision} with only this", "negative": "What would change it"}
     for ax, (kind, title) in zip(axes, titles.items(), strict=True):
@@ -244,7 +250,8 @@ def _draw_bar(ax: Axes, y: float, name: Any, explanation: Explanation, contrast:
     ax.plot([end], [y], marker, color=colour, markeredgecolor="white", markersize=13, zorder=3)
     start, target = readable_pair(values[1], values[2])
     words = f"{start} → {target}" if contrast.kind == "negative" else f"{target} (base {readable(values[0])})"
-    text = ax.text(-1.18, y + 0.22, f"{_wrapped(name, 32, 1)}: {_wrapped(words, 54, 2)}", fontsize=12, va="bottom")
+    words = _plain(f"{_wrapped(name, 32, 1)}: {_wrapped(words, 54, 2)}")
+    text = ax.text(-1.18, y + 0.22, words, fontsize=12, va="bottom")
     text.set_in_layout(False)
     text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # the base's line ends before the words
 
@@ -306,10 +313,10 @@ def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, class
             color=CLASS_COLOURS[position % len(CLASS_COLOURS)],
             hatch=HATCHES[position % len(HATCHES)],
             edgecolor="white",
-            label=readable(label),
+            label=_plain(readable(label)),
         )
         left += share
-    ax.set_yticks(range(len(names)), [_wrapped(name) for name in names])
+    ax.set_yticks(range(len(names)), [_plain(_wrapped(name)) for name in names])
     # Room for the legend under the bars, since the shortest of them may be long.
     ax.set_ylim(n_bars - 0.4 + 0.6 * (len(classes) + 1), -0.6)
     if names:
@@ -407,10 +414,10 @@ def plot_profile(
     texts = None if levels is None else [readable(level) for level in levels[: len(grid)]]
     _draw_profile(ax, grid, probabilities, list(explainer.oracle.classes), texts)
     _mark_profile(ax, explanation, name, levels)
-    ax.set_xlabel(_wrapped(name, 60, 2))
+    ax.set_xlabel(_plain(_wrapped(name, 60, 2)))
     ax.set_ylabel("probability")
     ax.set_ylim(-0.02, 1.02)
-    _title(ax, f"Row {explanation.index}: {readable(explanation.prediction)}, along {_wrapped(name, 40, 1)}")
+    _title(ax, f"{_headline(explanation)}, along {_wrapped(name, 40, 1)}")
     ax.legend(frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1))
     _bare(ax)
     return ax
@@ -420,7 +427,7 @@ def _draw_profile(ax: Axes, grid: Any, probabilities: Any, classes: Sequence[Any
     styles = ("-", "--", ":", "-.")
     for position, label in enumerate(classes):
         colour = CLASS_COLOURS[position % len(CLASS_COLOURS)]
-        legend = f"probability of {readable(label)}"
+        legend = _plain(f"probability of {readable(label)}")
         if texts is None:
             ax.step(
                 grid,
@@ -446,7 +453,7 @@ def _draw_profile(ax: Axes, grid: Any, probabilities: Any, classes: Sequence[Any
         long = len(texts) > 4 or max(map(len, texts)) > 14
         ax.set_xticks(
             grid,
-            [_wrapped(text, 22, 2) for text in texts],
+            [_plain(_wrapped(text, 22, 2)) for text in texts],
             rotation=30 if long else 0,
             ha="right" if long else "center",
         )
@@ -481,7 +488,7 @@ def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) ->
                 markersize=size,
                 markeredgewidth=3 if marker == "|" else 2,
                 fillstyle="none" if marker == "o" else "full",
-                label=label,
+                label=_plain(label),
                 clip_on=False,
                 zorder=4,
             )
@@ -553,7 +560,7 @@ def _label_points(ax: Axes, x: Any, y: Any, texts: Sequence[str]) -> None:
         taken.append((left, left + width, height))
         moved = height > at_y + 0.035
         ax.annotate(
-            text,
+            _plain(text),
             (at_x, at_y),
             xytext=(left, height),
             xycoords=("data", "axes fraction"),
@@ -626,7 +633,7 @@ def plot_tree_path(
     ax = ax if ax is not None else _new_axes(height=max(4.0, 1.6 + 0.95 * max(len(path), n_features)))
     boxes: dict[Any, Any] = {}
     above = None
-    for depth, (name, test) in enumerate([*path, (None, readable(explanation.prediction))]):
+    for depth, (name, test) in enumerate([*path, (None, _decision(explanation))]):
         text = test if name is None else f"{_wrapped(name, 24, 2)}\n{_wrapped(test, 26, 1)}"
         box = _box(ax, 0.0, -float(depth), text, ROW, filled=name is None)
         boxes.setdefault(name, box)
@@ -650,7 +657,7 @@ def plot_tree_path(
     ax.set_xlim(-1.55, 1.55)
     ax.set_ylim(-len(path) - 0.5, 1.0)
     ax.text(0.0, 0.62, "path in the tree", ha="center", fontsize=13)
-    _title(ax, f"Row {explanation.index}: {readable(explanation.prediction)}")
+    _title(ax, _headline(explanation))
     ax.set_axis_off()
     return ax
 
@@ -668,7 +675,7 @@ def _leading(contrast: Contrast, n: int) -> list[Any]:
 def _box(ax: Axes, x: float, y: float, text: str, colour: str, filled: bool = False) -> Any:
     face = "#EEEEEE" if filled else "white"
     box = {"boxstyle": "round,pad=0.35", "edgecolor": colour, "facecolor": face, "linewidth": 2}
-    return ax.text(x, y, text, ha="center", va="center", fontsize=12, bbox=box, zorder=3)
+    return ax.text(x, y, _plain(text), ha="center", va="center", fontsize=12, bbox=box, zorder=3)
 
 
 def _arrow(ax: Axes, start: Any, end: Any, colour: str, curve: float = 0.0) -> None:
@@ -705,12 +712,36 @@ def _bare(ax: Axes, keep: Sequence[str] = ("left", "bottom")) -> None:
     ax.yaxis.label.set_fontsize(13)
 
 
+def _decision(explanation: Explanation) -> str:
+    return readable(explanation.prediction) if explanation.error is None else "not explained"
+
+
+def _headline(explanation: Explanation) -> str:
+    return f"Row {explanation.index}: {_decision(explanation)}"
+
+
+def _write_error(ax: Axes, explanation: Explanation, width: int) -> None:
+    """Why there is nothing to draw, in the place of the picture."""
+    _title(ax, _headline(explanation))
+    ax.set_axis_off()
+    text = _plain(_wrapped(explanation.error, width, 9))
+    ax.text(0, 0.95, text, va="top", fontsize=13, transform=ax.transAxes)
+
+
 def _title(ax: Axes, text: str, colour: str = ROW) -> None:
-    ax.set_title(text, loc="left", color=colour, fontsize=15)
+    ax.set_title(_plain(text), loc="left", color=colour, fontsize=15)
+
+
+def _plain(text: str) -> str:
+    """A text as matplotlib must get it to show it as it is: between two dollar signs it would read a formula.
+
+    Whatever holds a user's word passes here once, last, where it is given to matplotlib.
+    """
+    return text.replace("$", r"\$")
 
 
 def _wrapped(text: Any, width: int = 24, n_lines: int = 3) -> str:
-    """A text on a few lines; a dollar sign stays what it is."""
+    """A text on a few lines."""
     text = " ".join(named(text).split())
     if n_lines == 1 or len(text) <= width:
         lines = [text if len(text) <= width else text[: width - 1] + "…"]
@@ -718,4 +749,4 @@ def _wrapped(text: Any, width: int = 24, n_lines: int = 3) -> str:
         # Names have no spaces: a mark with one says where else a line may end.
         marked = re.sub(r"(?<=\w[_/.])(?=\w)", "\0 ", text)
         lines = textwrap.wrap(marked, width, max_lines=n_lines, placeholder="…")
-    return "\n".join(lines).replace("\0 ", "").replace("\0", "").replace("$", r"\$")
+    return "\n".join(lines).replace("\0 ", "").replace("\0", "")

@@ -49,13 +49,66 @@ def test_every_outcome_is_drawn() -> None:
             part.figure.canvas.draw()
 
 
-def test_long_names_and_dollars() -> None:
-    name = "$months_since_" * 12
-    one = explanation(purpose="$a$ <b>" * 30)
-    ax = plots.plot_explanation(one)
-    ax.set_title(name.replace("$", r"\$"))
+def test_long_names() -> None:
+    ax = plots.plot_explanation(explanation(purpose="a <b>" * 30))
     ax.figure.canvas.draw()
     assert max(len(line) for text in texts(ax)[:12] for line in text.split("\n")) < 200
+
+
+def test_a_text_with_dollars_is_shown_as_it_is_written_in_every_picture() -> None:
+    import macem
+
+    money, no_formula, name = "$0-$50k", "$1_$2^{", "$price_$b^{"
+    X = pd.DataFrame({name: [money, money, no_formula] * 10, "_$n_$": np.arange(30)})
+    X.index = pd.Index([f"{money} {number}" for number in range(30)])
+
+    class Model:
+        classes_ = np.array([money, no_formula])
+
+        def predict_proba(self, table: pd.DataFrame) -> Any:
+            first = 0.2 + 0.6 * (table[name] == money).to_numpy()
+            return np.column_stack([first, 1 - first])
+
+        def predict(self, table: pd.DataFrame) -> Any:
+            return self.classes_[self.predict_proba(table).argmax(axis=1)]
+
+    explainer = macem.Explainer(Model(), X)
+    rows = X.head(3)
+    batch = explainer.explain(rows)
+    failed = dataclasses.replace(batch[2], error=f"{no_formula}: {money}", positive=None, negative=None)
+    assert any(contrast.changes for one in batch for contrast in one.contrasts)
+    drawn = [
+        [ax for one in (*batch, failed) for ax in (plots.plot_explanation(one), *plots.plot_application(one))],
+        plots.plot_batch(batch),
+        [plots.plot_profile(explainer, rows.tail(1), feature) for feature in X],
+        [plots.plot_frequency_map(explainer.features, name)],
+        [plots.plot_tree_path([(name, f"is {money}")], one) for one in (*batch, failed)],
+    ]
+    for axes in drawn:
+        for ax in axes:
+            ax.figure.canvas.draw()
+        shown = [text for ax in axes for text in texts(ax)]
+        assert any(r"\$0-\$50k" in text for text in shown)
+        # matplotlib shows an escaped dollar as a dollar, and reads a formula between two others.
+        assert not [text for text in shown if text.count("$") > text.count(r"\$")]
+
+
+def test_a_row_with_an_error_says_so() -> None:
+    error = "The model raised ValueError: no such branch. " * 9 + "x" * 200
+    failed = explanation(error=error)
+    for axes in ([plots.plot_explanation(failed)], plots.plot_application(failed)):
+        axes[0].figure.canvas.draw()
+        shown = " ".join(text for ax in axes for text in texts(ax))
+        assert "Row 7: not explained" in shown
+        assert "no such branch" in shown
+        assert "missing" not in shown
+        box = axes[0].texts[0].get_window_extent()
+        figure, limit = axes[0].figure.bbox, axes[-1].get_window_extent()
+        assert 0 <= box.y0 < box.y1 < figure.y1
+        assert box.x1 <= (limit.x0 if len(axes) == 2 else figure.x1)
+    shown = " ".join(texts(plots.plot_tree_path([("age", "> 30")], failed)))
+    assert "Row 7: not explained" in shown
+    assert "missing" not in shown
 
 
 def test_names_of_two_levels_are_drawn_with_a_slash() -> None:
