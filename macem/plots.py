@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,13 @@ __all__ = [
 BASE, ROW, POSITIVE, NEGATIVE = "#8C8C8C", "#000000", "#0072B2", "#D55E00"
 COLOURS = {"positive": POSITIVE, "negative": NEGATIVE}
 CLASS_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#999999")
-HATCHES = ("", "//", "..", "xx", "--", "oo")
+# Seven, where the colours are six: no two of the classes that are shown have the same of both.
+HATCHES = ("", "//", "..", "xx", "--", "oo", "\\\\")
+LINES = ("-", "--", ":", "-.")
 MOST_FEATURES = 12
+MOST_CLASSES = 12
+MOST_LEVELS = 30
+MOST_LABELS = 20
 
 
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
@@ -153,7 +159,7 @@ def _legend(ax: Axes, explanation: Explanation, found: Sequence[Contrast], notes
     from matplotlib.lines import Line2D
 
     def handle(colour: str, label: str, **style: Any) -> Line2D:
-        return Line2D([], [], color=colour, linestyle="none", label=_plain(label), **style)
+        return Line2D([], [], color=colour, linestyle="none", label=_plain(_wrapped(label, 34)), **style)
 
     handles = [
         handle(BASE, "base value", marker="|", markersize=15, markeredgewidth=4),
@@ -165,7 +171,7 @@ def _legend(ax: Axes, explanation: Explanation, found: Sequence[Contrast], notes
             label = f"pertinent {contrast.kind}: {still}{readable(contrast.prediction)}"
             marker = "^" if contrast.kind == "positive" else "D"
             handles.append(handle(COLOURS[contrast.kind], label, marker=marker, markersize=9))
-    handles += [handle("none", textwrap.shorten(note, 110)) for note in notes]
+    handles += [handle("none", note) for note in notes]
     ax.legend(
         handles=handles,
         loc="upper left",
@@ -209,7 +215,7 @@ def plot_application(
         ax.set_xlim(-1.2, 1.2)
         ax.set_yticks([])
         if contrast is None or not contrast.changes:
-            _title(ax, title, COLOURS[kind])
+            _title(ax, title, COLOURS[kind], 46)
             ax.set_axis_off()
             ax.text(
                 -1.15, 0.8, textwrap.fill("not asked for" if contrast is None else _note(contrast), 40), fontsize=14
@@ -217,7 +223,7 @@ def plot_application(
             continue
         if kind == "negative":
             title = f"It would be {readable(contrast.prediction)} with this changed"
-        _title(ax, title, COLOURS[kind])
+        _title(ax, title, COLOURS[kind], 46)
         names = contrast.ranked[:n_features]
         for lane, name in enumerate(names):
             _draw_bar(ax, -lane, name, explanation, contrast)
@@ -285,45 +291,63 @@ def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -
     """
     changes, summary = explanations.to_frame(), explanations.summary()
     summary = summary[summary["kind"].notna()]
-    classes = list(dict.fromkeys(sorted(summary["prediction"].dropna().tolist(), key=str)))
+    groups = _groups(summary["prediction"].dropna().tolist())
     bars = [min(changes.loc[changes["kind"] == kind, "feature"].nunique(), MOST_FEATURES) for kind in COLOURS]
     n_bars = max(4, *bars)
     if axes is None:
-        axes = _new_figure((16, 3.2 + 0.42 * n_bars + 0.25 * len(classes))).subplots(1, 3, width_ratios=(1, 1, 0.85))
+        axes = _new_figure((16, 3.2 + 0.42 * n_bars + 0.25 * len(groups))).subplots(1, 3, width_ratios=(1, 1, 0.85))
     for ax, kind in zip(axes, COLOURS, strict=False):
         rows = summary[summary["kind"] == kind]
-        _draw_frequencies(ax, changes[changes["kind"] == kind], rows, classes, n_bars)
+        _draw_frequencies(ax, changes[changes["kind"] == kind], rows, groups, n_bars)
         _title(ax, f"Pertinent {kind}s", COLOURS[kind])
         ax.set_xlabel("rows that need the feature, %" if kind == "positive" else "rows that change the feature, %")
     _draw_distances(axes[2], summary)
     return axes
 
 
-def _draw_frequencies(ax: Axes, changes: pd.DataFrame, rows: pd.DataFrame, classes: Sequence[Any], n_bars: int) -> None:
+def _groups(predictions: Sequence[Any]) -> list[tuple[str, list[Any]]]:
+    """The most frequent classes with their words, in order, and all others as one."""
+    classes = sorted(set(predictions), key=str)
+    frequent = [label for label, _ in Counter(predictions).most_common(MOST_CLASSES)]
+    others = [label for label in classes if label not in frequent]
+    groups = [(readable(label), [label]) for label in classes if label in frequent]
+    return [*groups, (f"{len(others)} other class{'' if len(others) == 1 else 'es'}", others)] if others else groups
+
+
+def _draw_frequencies(
+    ax: Axes,
+    changes: pd.DataFrame,
+    rows: pd.DataFrame,
+    groups: Sequence[tuple[str, Sequence[Any]]],
+    n_bars: int,
+) -> None:
     counts = changes["feature"].value_counts(sort=True)
     names = list(counts.index[:MOST_FEATURES])
     left = np.zeros(len(names))
-    for position, label in enumerate(classes):
-        per_feature = changes.loc[changes["prediction"] == label, "feature"].value_counts()
+    bars = []
+    for position, (_, labels) in enumerate(groups):
+        per_feature = changes.loc[changes["prediction"].isin(labels), "feature"].value_counts()
         share = np.array([per_feature.get(name, 0) for name in names]) / max(len(rows), 1) * 100
-        ax.barh(
-            range(len(names)),
-            share,
-            left=left,
-            color=CLASS_COLOURS[position % len(CLASS_COLOURS)],
-            hatch=HATCHES[position % len(HATCHES)],
-            edgecolor="white",
-            label=_plain(readable(label)),
-        )
+        bar = ax.barh(range(len(names)), share, left=left, edgecolor="white", **_filling(position))
+        bars.append(bar)
         left += share
     ax.set_yticks(range(len(names)), [_plain(_wrapped(name)) for name in names])
     # Room for the legend under the bars, since the shortest of them may be long.
-    ax.set_ylim(n_bars - 0.4 + 0.6 * (len(classes) + 1), -0.6)
+    ax.set_ylim(n_bars - 0.4 + 0.6 * (len(groups) + 1), -0.6)
     if names:
-        ax.legend(title="predicted class", frameon=False, fontsize=12, title_fontsize=12, loc="lower right")
+        # Given by hand: of labels that artists carry, matplotlib leaves out those that begin with an underscore.
+        labels = [_plain(_wrapped(words, 32, 2)) for words, _ in groups]
+        ax.legend(
+            bars, labels, title="predicted class", frameon=False, fontsize=12, title_fontsize=12, loc="lower right"
+        )
     else:
         ax.text(0.5, 0.5, "no feature is changed", ha="center", va="center", transform=ax.transAxes, fontsize=13)
     _bare(ax)
+
+
+def _filling(position: int) -> dict[str, Any]:
+    """Colour and hatch of a class."""
+    return {"color": CLASS_COLOURS[position % len(CLASS_COLOURS)], "hatch": HATCHES[position % len(HATCHES)]}
 
 
 def _draw_distances(ax: Axes, summary: pd.DataFrame) -> None:
@@ -376,7 +400,9 @@ def plot_profile(
     explanation : Explanation, optional
         Of this row; it is made if it is not given.
     n_points : int
-        Points at which the model is asked, for a number; every category of a categorical feature is asked.
+        Points at which the model is asked, for a number. Of a categorical feature, at most 30 categories are asked:
+        those of base, row and contrasts, and the most frequent. At most 12 classes are drawn. The legend says how many
+        are left out.
 
     Returns
     -------
@@ -397,45 +423,61 @@ def plot_profile(
     shown = [explanation.original[name], explanation.base[name]]
     shown += [contrast.values[name] for contrast in explanation.contrasts if contrast.values is not None]
     numbers = features.numbers(frame)[0]
-    levels = features.levels[at]
-    if levels is None:
+    levels, counts = features.levels[at], features.counts[at]
+    left_out = []
+    if levels is None or counts is None:
         finite = [float(value) for value in shown if not is_missing(value)]
         low, high = min([features.low[at], *finite]), max([features.high[at], *finite])
         grid = np.unique(np.concatenate([np.linspace(low, high, n_points), finite]))
         if features.decimals[at] >= 0:
             grid = np.unique(np.round(grid, int(features.decimals[at])))
     else:
-        grid = np.arange(min(len(levels), 30), dtype=float)
+        numbered = {level: number for number, level in enumerate(levels)}
+        marked = [numbered[value] for value in shown if value in numbered]
+        frequent = np.argsort(-counts, kind="stable").tolist()
+        kept = sorted(list(dict.fromkeys([*marked, *frequent]))[:MOST_LEVELS])
+        if len(kept) < len(levels):
+            left_out.append(f"{len(levels) - len(kept):,} more categories")
+        grid, levels = np.array(kept, dtype=float), levels[kept]
     table = np.repeat(numbers[None, :], len(grid), axis=0)
     table[:, at] = grid
     like = frame.iloc[np.zeros(len(grid), dtype=int)]
     probabilities = explainer.oracle.predict_proba(features.model_table(features.frame(table, like)))
     ax = ax if ax is not None else _new_axes(height=5.2)
-    texts = None if levels is None else [readable(level) for level in levels[: len(grid)]]
-    _draw_profile(ax, grid, probabilities, list(explainer.oracle.classes), texts)
+    classes = explainer.oracle.classes
+    reached = [explanation.prediction, *(contrast.prediction for contrast in explanation.contrasts)]
+    first = [position for position, label in enumerate(classes) if label in reached]
+    likely = np.argsort(-probabilities.max(axis=0), kind="stable").tolist()
+    drawn = sorted(list(dict.fromkeys([*first, *likely]))[:MOST_CLASSES])
+    if len(drawn) < len(classes):
+        highest = np.delete(probabilities, drawn, axis=1).max()
+        left_out.append(f"{len(classes) - len(drawn):,} more classes, {highest:.2f} at most")
+    at_x = grid if levels is None else np.arange(len(grid))
+    texts = None if levels is None else [readable(level) for level in levels]
+    _draw_profile(ax, at_x, probabilities[:, drawn], [classes[position] for position in drawn], texts)
     _mark_profile(ax, explanation, name, levels)
     ax.set_xlabel(_plain(_wrapped(name, 60, 2)))
     ax.set_ylabel("probability")
     ax.set_ylim(-0.02, 1.02)
     _title(ax, f"{_headline(explanation)}, along {_wrapped(name, 40, 1)}")
-    ax.legend(frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1))
+    handles, labels = ax.get_legend_handles_labels()
+    handles += [ax.plot([], [], linestyle="none")[0] for _ in left_out]
+    ax.legend(handles, labels + left_out, frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1))
     _bare(ax)
     return ax
 
 
 def _draw_profile(ax: Axes, grid: Any, probabilities: Any, classes: Sequence[Any], texts: Sequence[str] | None) -> None:
-    styles = ("-", "--", ":", "-.")
     for position, label in enumerate(classes):
-        colour = CLASS_COLOURS[position % len(CLASS_COLOURS)]
-        legend = _plain(f"probability of {readable(label)}")
+        legend = _plain(_wrapped(f"probability of {readable(label)}", 34))
         if texts is None:
             ax.step(
                 grid,
                 probabilities[:, position],
                 where="mid",
-                color=colour,
+                color=CLASS_COLOURS[position % len(CLASS_COLOURS)],
                 linewidth=2.5,
-                linestyle=styles[position % 4],
+                linestyle=LINES[position % len(LINES)],
                 label=legend,
             )
         else:
@@ -444,27 +486,27 @@ def _draw_profile(ax: Axes, grid: Any, probabilities: Any, classes: Sequence[Any
                 grid + (position - (len(classes) - 1) / 2) * width,
                 probabilities[:, position],
                 width,
-                color=colour,
-                hatch=HATCHES[position % len(HATCHES)],
                 edgecolor="white",
                 label=legend,
+                **_filling(position),
             )
     if texts is not None:
         long = len(texts) > 4 or max(map(len, texts)) > 14
         ax.set_xticks(
             grid,
             [_plain(_wrapped(text, 22, 2)) for text in texts],
-            rotation=30 if long else 0,
-            ha="right" if long else "center",
+            rotation=(90 if len(texts) > 12 else 30) if long else 0,
+            ha="center" if len(texts) > 12 or not long else "right",
         )
 
 
 def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) -> None:
     """Mark the base, the row and the contrasts on the axis of the feature."""
     order = None if levels is None else {level: position for position, level in enumerate(levels)}
+    base, row = explanation.base[name], explanation.original[name]
     marks = [
-        (f"base value: {readable(explanation.base[name])}", explanation.base[name], BASE, "|", 22),
-        (f"the row: {readable(explanation.original[name])}", explanation.original[name], ROW, "o", 15),
+        (_wrapped(f"base value: {readable(base)}", 34), base, BASE, "|", 22),
+        (_wrapped(f"the row: {readable(row)}", 34), row, ROW, "o", 15),
     ]
     for contrast in explanation.contrasts:
         if contrast.values is not None:
@@ -474,7 +516,8 @@ def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) ->
             moved = sum(_key(own) != _key(end) for own, end in pairs) - (
                 _key(explanation.original[name]) != _key(value)
             )
-            label = f"pertinent {contrast.kind}: {readable(value)}" + (f"\n(moves {moved} more)" if moved else "")
+            label = _wrapped(f"pertinent {contrast.kind}: {readable(value)}", 34)
+            label += f"\n(moves {moved} more)" if moved else ""
             marks.append((label, value, COLOURS[contrast.kind], marker, 9))
     for label, value, colour, marker, size in marks:
         x = None if is_missing(value) else float(value) if order is None else order.get(value)
@@ -535,10 +578,11 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
         ax.plot([start, end], [counts[level]] * 2, color="#CC3311", linewidth=3.5, solid_capstyle="butt", label=known)
         ax.plot([place[level]], [counts[level]], "o", color=ROW, markersize=8, zorder=3)
     texts = [f"{_wrapped(readable(levels[level]), 26, 1)} ({counts[level]:,})" for level in order]
-    _label_points(ax, place[order], counts[order] / (counts.max() * 1.16), texts)
+    n_labels = _label_points(ax, place[order], counts[order] / (counts.max() * 1.16), texts)
     ax.set_xlim(-0.03, 1.03)
     ax.set_ylim(0, counts.max() * 1.16)
-    ax.set_xlabel("working coordinate (0 = base value)")
+    few = f"; labels for the {n_labels} most frequent of {len(order):,} categories" if n_labels < len(order) else ""
+    ax.set_xlabel("working coordinate (0 = base value)" + few)
     ax.set_ylabel("frequency in the background")
     _title(ax, f"Frequency map of {_wrapped(feature, 40, 1)}")
     ax.legend(frameon=False, fontsize=11, loc="upper right")
@@ -546,18 +590,13 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
     return ax
 
 
-def _label_points(ax: Axes, x: Any, y: Any, texts: Sequence[str]) -> None:
-    """Write a label above each point, higher where it would cover another; all in shares of the axes."""
-    taken = [(one - 0.01, one + 0.01, other - 0.02) for one, other in zip(x, y, strict=True)]
-    for at_x, at_y, text in reversed(list(zip(x, y, texts, strict=True))):
-        width = 0.0105 * len(text)
-        left = at_x if at_x + width < 1.0 else 1.0 - width
-        height = at_y + 0.03
-        while any(
-            left < right and start < left + width and abs(height - other) < 0.05 for start, right, other in taken
-        ):
-            height += 0.01
-        taken.append((left, left + width, height))
+def _label_points(ax: Axes, x: Any, y: Any, texts: Sequence[str]) -> int:
+    """Write a label above each point, or above so many of the first as there is room for; how many those are."""
+    n, places = MOST_LABELS, None
+    while places is None:
+        places = _label_places(x, y, texts[:n])
+        n -= 1
+    for at_x, at_y, text, (left, height) in zip(x, y, texts, places, strict=False):
         moved = height > at_y + 0.035
         ax.annotate(
             _plain(text),
@@ -568,6 +607,30 @@ def _label_points(ax: Axes, x: Any, y: Any, texts: Sequence[str]) -> None:
             fontsize=11.5,
             arrowprops={"arrowstyle": "-", "color": "#BBBBBB"} if moved else None,
         )
+    return len(places)
+
+
+def _label_places(x: Any, y: Any, texts: Sequence[str]) -> list[tuple[float, float]] | None:
+    """Where labels of the first points stand, higher where one would cover another; None if that is above the axes.
+
+    All in shares of the axes.
+    """
+    taken = [(one - 0.01, one + 0.01, other - 0.02) for one, other in zip(x, y, strict=True)]
+    taken.append((0.55, 1.0, 0.95))  # the legend
+    places = []
+    for at_x, at_y, text in reversed(list(zip(x, y, texts, strict=False))):
+        width = 0.0105 * len(text)
+        left = at_x if at_x + width < 1.0 else 1.0 - width
+        height = at_y + 0.03
+        while any(
+            left < right and start < left + width and abs(height - other) < 0.05 for start, right, other in taken
+        ):
+            height += 0.01
+        if height > 0.96:
+            return None
+        taken.append((left, left + width, height))
+        places.append((left, height))
+    return places[::-1]
 
 
 def tree_path(explainer: Explainer, row: Any) -> list[tuple[Any, str]]:
@@ -728,8 +791,8 @@ def _write_error(ax: Axes, explanation: Explanation, width: int) -> None:
     ax.text(0, 0.95, text, va="top", fontsize=13, transform=ax.transAxes)
 
 
-def _title(ax: Axes, text: str, colour: str = ROW) -> None:
-    ax.set_title(_plain(text), loc="left", color=colour, fontsize=15)
+def _title(ax: Axes, text: str, colour: str = ROW, width: int = 64) -> None:
+    ax.set_title(_plain(_wrapped(text, width, 2)), loc="left", color=colour, fontsize=15)
 
 
 def _plain(text: str) -> str:

@@ -218,3 +218,79 @@ def test_a_positive_stands_between_base_and_row() -> None:
     ax = plots.plot_explanation(dataclasses.replace(plain, positive=nearer, negative=None))
     places = {text.get_text(): text.xy[0] for text in ax.texts}
     assert places["radio/tv"] < places["used car"] < places["new car"]
+
+
+def test_classes_of_a_batch_can_be_told_apart() -> None:
+    def batch(n: int) -> Explanations:
+        rows = [dataclasses.replace(explanation(number), prediction=f"_{number:02d}") for number in range(n)]
+        return Explanations((*rows, *rows[:9]))
+
+    for n, words in ((9, "_08"), (30, "18 other classes")):
+        ax = plots.plot_batch(batch(n))[1]
+        styles = {(bars[0].get_facecolor(), bars[0].get_hatch()) for bars in ax.containers}
+        assert len(styles) == len(ax.containers) == min(n, 13)
+        assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == words
+        purpose = [bar for bars in ax.containers for bar in bars if bar.get_y() < 0]
+        assert sum(bar.get_width() for bar in purpose) == pytest.approx(100)
+
+
+class _Wide:
+    """Forty classes and eight hundred categories; the fifth class is likely for the rarest category alone."""
+
+    classes_ = np.arange(40)
+    X = pd.DataFrame({"zip": [f"z{number % 799:03d}" for number in range(1600)] + ["z799"]})
+
+    def predict_proba(self, table: pd.DataFrame) -> Any:
+        answer = np.full((len(table), 40), 0.01)
+        answer[:, 0] = 0.61
+        answer[(table["zip"] == "z799").to_numpy()] = answer[0, [1, 2, 3, 4, 0, *range(5, 40)]]
+        return answer
+
+    def predict(self, table: pd.DataFrame) -> Any:
+        return self.predict_proba(table).argmax(axis=1)
+
+
+def test_a_profile_shows_the_categories_and_classes_that_matter_and_counts_the_others() -> None:
+    import macem
+
+    explainer = macem.Explainer(_Wide(), _Wide.X)
+    ax = plots.plot_profile(explainer, _Wide.X.tail(1), "zip")
+    ax.figure.canvas.draw()
+    shown = [label.get_text() for label in ax.get_xticklabels()]
+    assert len(shown) == 30
+    at = shown.index("z799")
+    marks = {line.get_label(): line.get_xdata()[0] for line in ax.lines if len(line.get_xdata())}
+    assert marks["the row: z799"] == at
+    assert all(0 <= x < 30 for x in marks.values())
+    heights = {bars.get_label(): bars[at].get_height() for bars in ax.containers}
+    assert len(heights) == 12
+    assert heights["probability of 4"] == pytest.approx(0.61)
+    legend = ax.get_legend()
+    assert {"770 more categories", "28 more classes, 0.01 at most"} <= {text.get_text() for text in legend.get_texts()}
+    box, figure = legend.get_window_extent(), ax.figure.bbox
+    assert box.x1 <= figure.x1
+    assert 0 <= box.y0 < box.y1 <= figure.y1
+
+
+def test_labels_of_a_frequency_map_stay_inside_and_count_the_others() -> None:
+    from macem.features import Features
+
+    ax = plots.plot_frequency_map(Features.fit(_Wide.X), "zip")
+    ax.figure.canvas.draw()
+    assert 0 < len(ax.texts) < 20
+    assert f"labels for the {len(ax.texts)} most frequent of 800 categories" in ax.get_xlabel()
+    legend, axes = ax.get_legend().get_window_extent(), ax.get_window_extent()
+    for text in ax.texts:
+        box = matplotlib.text.Text.get_window_extent(text)  # without the arrow
+        assert box.y1 < axes.y1
+        assert not box.overlaps(legend)
+
+
+def test_long_words_leave_legend_and_title_inside_the_figure() -> None:
+    words = "a class with a long name " * 8
+    one = dataclasses.replace(explanation(), prediction=words)
+    for ax in (plots.plot_explanation(one), *plots.plot_batch(Explanations((one,)))[:2]):
+        ax.figure.canvas.draw()
+        long = [text for text in ax.findobj(matplotlib.text.Text) if "long name" in text.get_text()]
+        assert long
+        assert all(text.get_window_extent().x1 <= ax.figure.bbox.x1 for text in long)
