@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,17 @@ import numpy as np
 
 from macem.errors import OptionError
 
-__all__ = ["TEMPLATES", "check_templates", "is_missing", "listed", "named", "readable", "readable_pair", "sentence"]
+__all__ = [
+    "TEMPLATES",
+    "check_templates",
+    "is_missing",
+    "listed",
+    "named",
+    "readable",
+    "readable_pair",
+    "sentence",
+    "undirected",
+]
 
 #: The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; the fields it may use
 #: are those that the default uses.
@@ -33,6 +44,9 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "error": "This row could not be explained: {error}",
     }
 )
+
+# Unicode's embeddings, overrides and isolates; the marks of a letter's own direction do no harm.
+_DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 _OUTCOME = ("prediction", "contrast", "changes", "target")
 _FIELDS: Mapping[str, Sequence[str]] = {
@@ -96,6 +110,11 @@ def named(name: object, names: Mapping[Any, str] | None = None) -> str:
     if names and name in names:
         return names[name]
     return " / ".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
+
+
+def undirected(text: str) -> str:
+    """A text whose controls of direction, which could turn a page's own words around, are shown as ``�``."""
+    return _DIRECTIONS.sub("�", text)
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from macem.errors import MacemError
 from macem.files import atomically
-from macem.reasons import named, readable
+from macem.reasons import named, readable, undirected
 from macem.results import Contrast, Explanation, Explanations
 
 __all__ = ["render", "write_report"]
 
 MOST_VALUES = 60  # columns up to which a row's page lists all its values
 MOST_FREQUENT = 15
+
+# Around a text of the user's inside a line of ours; the template's filter makes tags of them.
+_START, _END = "\u2068", "\u2069"
+_TAGS = {ord(_START): "<bdi>", ord(_END): "</bdi>"}
 
 
 def write_report(explanations: Explanations, path: str | Path, **options: Any) -> Path:
@@ -65,9 +69,17 @@ def render(
     """
     try:
         from jinja2 import Environment, PackageLoader
+        from markupsafe import escape
     except ImportError as error:
         raise MacemError('The report needs Jinja2; install it with: pip install "macem[plot]"') from error
-    environment = Environment(loader=PackageLoader("macem"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=PackageLoader("macem"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: undirected(value) if type(value) is str else value,
+    )
+    environment.filters["isolated"] = lambda text: escape(text).translate(_TAGS)
     words = {"templates": templates, "names": names, "labels": labels}
     summary = explanations.summary()
     counts = explanations.provenance.get("counts", {})  # of a whole batch, of which these may be the first rows
@@ -89,6 +101,11 @@ def _label(one: Explanation | Contrast, labels: Mapping[Any, str] | None) -> str
     return (labels or {}).get(one.prediction, readable(one.prediction))
 
 
+def _isolated(text: str) -> str:
+    """A text of the user's whose direction is its own: Hebrew before a number would take it to its other side."""
+    return f"{_START}{undirected(text)}{_END}"
+
+
 def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
     names = words["names"] or {}
     found = [contrast for contrast in explanation.contrasts if contrast.found]
@@ -96,17 +113,16 @@ def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
     few = len(explanation.original) <= MOST_VALUES
     return {
         "index": explanation.index,
-        "prediction": "" if explanation.error else _label(explanation, words["labels"]),
+        "error": explanation.error,
+        "prediction": "" if explanation.error is not None else _label(explanation, words["labels"]),
         "probability": "" if explanation.probability is None else f"{explanation.probability:.2f}",
-        "reason": explanation.reason(words["templates"], names=words["names"], labels=words["labels"]),
-        "positive": _short(explanation.positive, names) if explanation.error is None else explanation.error,
+        "reason": explanation._reason(words["templates"], words["names"], words["labels"], _isolated),
+        "positive": _short(explanation.positive, names),
         "negative": _short(explanation.negative, names),
         "found": [contrast.kind for contrast in found],
         "changes": [_cells(name, explanation, found, names) for name in changed],
         "outcomes": [_outcome(contrast, words["labels"]) for contrast in explanation.contrasts],
-        "all_values": "; ".join(f"{named(k, names)}: {readable(v)}" for k, v in explanation.original.items())
-        if few
-        else "",
+        "all_values": _pairs(explanation.original.items(), names) if few else "",
     }
 
 
@@ -132,14 +148,19 @@ def _short(contrast: Contrast | None, names: Mapping[Any, str]) -> str:
         return str(contrast.status)
     if not contrast.changes:
         return "the base values alone"
-    return "; ".join(f"{named(name, names)}: {readable(contrast.changes[name][1])}" for name in contrast.ranked)
+    return _pairs(((name, contrast.changes[name][1]) for name in contrast.ranked), names)
+
+
+def _pairs(cells: Iterable[tuple[Any, Any]], names: Mapping[Any, str]) -> str:
+    """Names and values in one line."""
+    return "; ".join(f"{_isolated(named(name, names))}: {_isolated(readable(value))}" for name, value in cells)
 
 
 def _outcome(contrast: Contrast, labels: Mapping[Any, str] | None) -> str:
     parts = [f"{contrast.kind}: {contrast.status}"]
     if contrast.found and contrast.probabilities is not None:
         probability = contrast.probabilities[contrast.prediction]
-        parts.append(f"leads to {_label(contrast, labels)} with probability {probability:.2f}")
+        parts.append(f"leads to {_isolated(_label(contrast, labels))} with probability {probability:.2f}")
     if contrast.distance is not None:
         parts.append(f"distance {contrast.distance:.3g}")
     if contrast.lower_bound is not None:

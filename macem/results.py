@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from macem.errors import OptionError
-from macem.reasons import is_missing, listed, named, readable, readable_pair, sentence
+from macem.reasons import is_missing, listed, named, readable, readable_pair, sentence, undirected
 
 __all__ = ["Contrast", "Explanation", "Explanations", "Status"]
 
@@ -257,23 +257,33 @@ class Explanation:
         OptionError
             If a template has an unknown name or field, or if there are words for an unknown feature or class.
         """
+        return self._reason(templates, names, labels, str)
+
+    def _reason(
+        self,
+        templates: Mapping[str, str] | None,
+        names: Mapping[Any, str] | None,
+        labels: Mapping[Any, str] | None,
+        shown: Callable[[str], str],
+    ) -> str:
+        """The reason, with names, cells and classes as `shown` gives them back."""
         names, labels = names or {}, labels or {}
         _refuse_unknown("names", names, cells_of(self, "original"), "feature")
         if classes := cells_of(self, "probabilities"):
             _refuse_unknown("labels", labels, classes, "class of the model")
 
         def label(value: Any) -> str:
-            return labels.get(value, readable(value))
+            return shown(labels.get(value, readable(value)))
 
         if self.error is not None:
-            return sentence(templates, "error", error=self.error)
+            return sentence(templates, "error", error=shown(self.error))
         probability = "unknown" if self.probability is None else f"{self.probability:.2f}"
         sentences = [sentence(templates, "decision", prediction=label(self.prediction), probability=probability)]
         for contrast in self.contrasts:
             changes = []
             for name in contrast.ranked:
                 start, end = _quoted_pair(*contrast.changes[name])
-                words = {"feature": named(name, names), "from": start, "to": end}
+                words = {"feature": shown(named(name, names)), "from": shown(start), "to": shown(end)}
                 changes.append(sentence(templates, f"{contrast.kind}_change", **words))
             outcome = "base" if contrast.kind == "positive" and contrast.found and not changes else contrast.status.name
             if contrast.target is not None and contrast.target == self.prediction:
@@ -309,7 +319,7 @@ class Explanation:
         title = f"row {self.index}: {readable(self.prediction)}{_probability(self.probability)}"
         header, *cells = self._table()
         table = _html_table(header, cells) if cells else ""
-        return f"<div><p><b>{html.escape(title)}</b></p>{table}<p>{html.escape(self.reason())}</p></div>"
+        return f"<div><p><b>{_html(title)}</b></p>{table}<p>{_html(self.reason())}</p></div>"
 
     def _table(self) -> list[list[str]]:
         """A header, and a line for each feature that a contrast changes: its base, the row, the contrasts."""
@@ -550,9 +560,13 @@ def _printable(text: str) -> str:
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
+def _html(text: str) -> str:
+    return html.escape(undirected(text))
+
+
 def _html_table(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """A bare table, every cell escaped."""
     left = ' style="text-align:left"'  # a notebook would align cells to the right
     head = "".join(f"<th{left}>{html.escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td{left}>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in cells)
+    body = "".join("<tr>" + "".join(f"<td{left}>{_html(cell)}</td>" for cell in line) + "</tr>" for line in cells)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
