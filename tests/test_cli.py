@@ -374,7 +374,7 @@ def test_reasons_in_the_users_words(folder: Path) -> None:
     assert reasons.str.startswith(("Your application is refused.", "Your application is granted.")).all()
     assert reasons.str.contains(r"if the [A-Z_]+ given were").any()
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Your application is granted." in text
+    assert "Your application is <bdi>granted</bdi>." in text
     assert " given" in text
 
 
@@ -430,10 +430,10 @@ def test_labels_that_are_no_texts_come_back(
     model = DecisionTreeClassifier(max_depth=3).fit(train[COLUMNS], (train["target"] == "good").astype(dtype))
     joblib.dump(model, "other.joblib")
     assert explain("--quiet", "--report", "report.html", model="other.joblib") == cli.DONE
-    assert f"decision is {shown} (probability" in (folder / "report.html").read_text(encoding="utf-8")
+    assert f"decision is <bdi>{shown}</bdi> (probability" in (folder / "report.html").read_text(encoding="utf-8")
     again = ["report", "out.csv", "--output", "again.html", "--labels"]
     assert cli.main([*again, f"{dtype(1)}=granted"]) == cli.DONE
-    assert "decision is granted (probability" in (folder / "again.html").read_text(encoding="utf-8")
+    assert "decision is <bdi>granted</bdi> (probability" in (folder / "again.html").read_text(encoding="utf-8")
     assert cli.main([*again, "good=granted"]) == cli.REFUSED
     assert f"'good', which is no class of the model; choose among [{known}]." in capsys.readouterr().err
 
