@@ -26,6 +26,7 @@ from macem.errors import (
     MacemError,
     ModelChangedError,
     OptionError,
+    OracleError,
     TableMismatchWarning,
 )
 from macem.features import Features, Form
@@ -42,7 +43,8 @@ __all__ = ["Explainer", "warm_up"]
 
 KINDS = (problem.POSITIVE, problem.NEGATIVE)
 ROWS_AT_ONCE = 128
-COMPARED_ROWS = 200  # background rows on which table and model are compared
+COMPARED_ROWS = 200  # background rows on which table and model are compared, spread evenly
+LEVEL_ROWS = 1000  # more, at most, that show a level first: a model may refuse one, to which every row would be moved
 MOST_QUERIES = 1 << 62  # what the kernel counts up to
 SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
 # scikit-learn's forests set the process's warning filters aside for each tree, which threads undo in any order: of ten
@@ -137,9 +139,9 @@ class Explainer:
             )
         self._plan: Plan = self.encoding.plan
         self._density = _fitted_density(density, self.features, X_train)
-        background = self.features.check(_sample(X_train, COMPARED_ROWS))
+        background = self.features.check(_sample(X_train, self.features))
         asked = self.features.model_table(background)
-        probabilities = self._live.predict_proba(asked)
+        probabilities = self._first_answer(asked)
         warn_of_labels(self._live, probabilities)
         self.classes: NDArray[Any] = np.asarray(self._live.classes)
         self._class_index: pd.Index[Any] = pd.Index(self.classes)
@@ -243,6 +245,14 @@ class Explainer:
         else:
             words = f"lockstep: the model is asked in batches, because {self._obstacle}"
         return f"{words}. {reason}".strip()
+
+    def _first_answer(self, asked: Any) -> F8:
+        """Probabilities of rows of the background; an error names the values that the model fails on."""
+        try:
+            probabilities: F8 = self._live.predict_proba(asked)
+        except OracleError as error:
+            raise OracleError(narrowed(error, getattr(asked, "iloc", asked)[:1])) from error
+        return probabilities
 
     def _read_table(self, asked: Any) -> tuple[TreeEnsemble | None, I8 | None, str]:
         """The table of the compiled path and the background's columns that it reads, or why there is none."""
@@ -791,13 +801,18 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _sample(X: Any, n_rows: int) -> Any:
-    """Rows spread evenly over a table."""
+def _sample(X: Any, features: Features) -> Any:
+    """Rows spread evenly over a table, and the first of each level."""
     n = len(X)
-    if n <= n_rows:
+    if n <= COMPARED_ROWS:
         return X
-    rows = np.linspace(0, n - 1, n_rows).astype(np.int64)
-    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+    cells = X.iloc if hasattr(X, "iloc") else X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+    even = np.linspace(0, n - 1, COMPARED_ROWS).astype(np.int64)
+    categorical = [at for at, levels in enumerate(features.levels) if levels is not None]
+    first = [
+        np.flatnonzero(~pd.Series(cells[:, at]).duplicated())[: LEVEL_ROWS // len(categorical)] for at in categorical
+    ]
+    return cells[np.unique(np.concatenate([even, *first]))]
 
 
 def _fitted_density(density: Any, features: Features, X_train: Any) -> Any:

@@ -391,13 +391,31 @@ def narrowed(error: MacemError, row: Any) -> str:
     while len(batch) > 1:
         half, rows = len(batch) // 2, getattr(batch, "iloc", batch)
         batch = rows[:half] if _fails(oracle, rows[:half]) else rows[half:]
+    suspects = _differing(batch, row)
+    for name, _ in suspects if len(suspects) > 1 else []:
+        other = _with_column(batch, row, name)
+        if _fails(oracle, other):  # it takes no part in this
+            batch = other
     differing = _differing(batch, row)
     if not differing or not _fails(oracle, batch):
         return f"{error} Asked again in smaller batches it answers: it fails at times, or on large batches."
     values = ", ".join(f"column {name!r} is {value!r}" for name, value in differing[:MOST_NAMED])
     more = f", {len(differing) - MOST_NAMED} more columns differ" if len(differing) > MOST_NAMED else ""
     told = f"{error} It fails where {values}{more}, and all else is as in the row."
-    return f"{told} Leave such values out by ranges or frozen."
+    return (
+        f"{told} Leave such values out: numbers by ranges, categories by a background without them, a whole column by "
+        "frozen."
+    )
+
+
+def _with_column(batch: Any, row: Any, name: Any) -> Any:
+    """A batch of one row with a column as in another."""
+    other = batch.copy()
+    if hasattr(other, "columns"):
+        other[name] = row[name].array
+    else:
+        other[:, name] = row[:, name]
+    return other
 
 
 def _fails(oracle: Oracle, X: Any) -> bool:
