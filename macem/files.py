@@ -7,6 +7,7 @@ categories like any other, and missing only in a column of numbers.
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -176,8 +178,7 @@ class RowFile:
     def label_dtype(self) -> Any:
         """Dtype of the rows' labels: positions, or the texts or values of the id column or of a Parquet index."""
         if format_of(self.path) == "parquet":
-            first = next(self.chunks(1)).frame
-            return first.index.dtype
+            return next(_raw_chunks(self.path, 1, self.id_column)).frame.index.dtype
         return np.dtype(object if self.id_column else "int64")
 
     def _scan(self) -> dict[str, Any]:
@@ -189,19 +190,14 @@ class RowFile:
                 if not pd.api.types.is_integer_dtype(dtype):
                     continue
                 numbers = _numbers(chunk.frame[name])[0]
-                if pd.api.types.is_float_dtype(numbers) and not _whole(
-                    numbers.dropna() if _is_nullable(dtype) else numbers
-                ):
+                if not _whole(numbers.dropna() if _is_nullable(dtype) else numbers):
                     dtypes[name] = pd.Float64Dtype() if _is_nullable(dtype) else np.dtype(float)
         return dtypes
 
     def chunks(self, size: int) -> Iterator[Chunk]:
         """Read the rows, so many at a time."""
-        for raw in _raw_chunks(self.path, size):
+        for raw in _raw_chunks(self.path, size, self.id_column):
             frame, refused = raw.frame, list(raw.refused)
-            if self.id_column is not None:
-                frame = frame.set_index(self.id_column, drop=self.id_column not in self.dtypes)
-                refused = [(f"row {label}", reason) for label, reason in refused]
             bad: dict[int, str] = {}
             columns = {}
             for name, dtype in self.row_dtypes.items():
@@ -224,16 +220,49 @@ def _others(n: int, bad: Mapping[int, str]) -> list[int]:
     return [position for position in range(n) if position not in bad]
 
 
-def _raw_chunks(path: Path, size: int) -> Iterator[Chunk]:
+def _raw_chunks(path: Path, size: int, id_column: str | None = None) -> Iterator[Chunk]:
     """Cells as the file has them: text from CSV, values from JSON lines, typed columns from Parquet."""
     if not path.is_file():
         raise DataError(f"There is no file {path}; check the path.")
-    reader = {"csv": _csv_chunks, "parquet": _parquet_chunks, "json": _json_chunks}[format_of(path)]
+    kind = format_of(path)
     try:
-        yield from reader(path, size)
+        if kind == "parquet":
+            yield from _parquet_chunks(path, size, id_column)
+            return
+        _check_encoding(path)
+        for chunk in _csv_chunks(path, size) if kind == "csv" else _json_chunks(path, size):
+            if id_column is None:
+                yield chunk
+            else:
+                # A line that cannot be read has no id.
+                refused = [(f"row {label}", reason) for label, reason in chunk.refused]
+                yield Chunk(chunk.frame.set_index(id_column, drop=False), refused)
     except _pyarrow().ArrowInvalid as error:
-        remedy = "save it as UTF-8" if "invalid UTF8" in str(error) else "check that its suffix tells its format"
-        raise DataError(f"{path} cannot be read ({error}); {remedy}.") from error
+        if "straddling object" in str(error):
+            raise DataError(
+                f"{path} has a row of more than a megabyte, as a quote that is never closed makes one; close it, or "
+                "shorten the row."
+            ) from error
+        raise DataError(f"{path} cannot be read ({error}); check that its suffix tells its format.") from error
+
+
+def _check_encoding(path: Path) -> None:
+    """Refuse a text file that is not UTF-8: Arrow would say so late, on stderr, or not at all."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    line = 1
+    with open(path, "rb") as stream:
+        try:
+            while block := stream.read(1 << 20):
+                decoder.decode(block)
+                line += block.count(b"\n")
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            place = stream.tell() - len(error.object) + error.start
+            raise DataError(
+                f"{path} is not UTF-8: its line {line} has the byte {error.object[error.start]:#04x} (byte {place} of "
+                "the file); save it as UTF-8, and check that its suffix tells its format."
+            ) from error
 
 
 def _csv_chunks(path: Path, size: int) -> Iterator[Chunk]:
@@ -249,13 +278,15 @@ def _csv_chunks(path: Path, size: int) -> Iterator[Chunk]:
         return "skip"
 
     with open(path, "rb") as stream:
-        first = stream.readline().decode("utf-8-sig", "replace")
+        header = stream.readline()
+    first = header.decode("utf-8-sig")
     if not first.strip():
-        raise DataError(f"{path} is empty; a CSV file needs a header line.")
+        raise DataError(f"{path} is empty, or its first line is; a CSV file begins with a header line.")
     if "," not in first and any(separator in first for separator in ";\t|"):
         raise DataError(f"{path} begins with {first.strip()[:60]!r}; save it with commas between the cells.")
     reader = csv.open_csv(
-        path,
+        # Without the end of its line, Arrow takes a header alone for an empty file.
+        path if header.endswith((b"\n", b"\r")) else BytesIO(header + b"\n"),
         # One thread: only then does Arrow know the number of a line that it skips.
         read_options=csv.ReadOptions(use_threads=False),
         parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
@@ -296,13 +327,10 @@ def _json_chunks(path: Path, size: int) -> Iterator[Chunk]:
         with open(path, encoding="utf-8-sig") as stream:
             for position, line in enumerate(text for text in stream if text.strip()):
                 try:
-                    record = json.loads(line)
-                    if not isinstance(record, dict):
-                        raise ValueError("not an object")
+                    records.append(_record(line))
                 except ValueError as error:
                     refused.append((position, f"the line is no JSON object ({error})"))
                     continue
-                records.append(record)
                 labels.append(position)
                 if len(records) == 1024:
                     yield labels, pd.DataFrame(records, dtype=object), refused
@@ -311,9 +339,26 @@ def _json_chunks(path: Path, size: int) -> Iterator[Chunk]:
 
     # A key may be absent from any one line, so the names are those of the whole file.
     names: dict[str, None] = {}
-    for _, frame, _ in batches():
+    for _, frame, refused in batches():
         names.update(dict.fromkeys(frame.columns))
+        if refused and not names:
+            raise DataError(
+                f"{path}, row {refused[0][0]}: {refused[0][1]}, and none before it is one. Correct the file."
+            )
     yield from _rechunk(batches(), list(names), size)
+
+
+def _record(line: str) -> dict[str, Any]:
+    """The JSON object of a line; raises ValueError where there is none, or none that can be written again."""
+    try:
+        record = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(record, dict):
+        raise ValueError("not an object")
+    if "\\u" in line:  # half a surrogate pair is no text
+        json.dumps(record, ensure_ascii=False).encode()
+    return record
 
 
 def _rechunk(
@@ -344,20 +389,64 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames[1:]) if len(frames) > 1 else frames[0]
 
 
-def _parquet_chunks(path: Path, size: int) -> Iterator[Chunk]:
+def _parquet_chunks(path: Path, size: int, id_column: str | None) -> Iterator[Chunk]:
     pa, parquet = _pyarrow(), _pyarrow("parquet")
     position = 0
     with parquet.ParquetFile(path) as file:
-        _check_names(path, file.schema_arrow.names)
-        batches = file.iter_batches(batch_size=min(size, 1 << 20)) if file.metadata.num_rows else []
-        for batch in batches:
-            frame = pa.Table.from_batches([batch]).to_pandas()
-            if isinstance(frame.index, pd.RangeIndex):
-                frame.index = pd.RangeIndex(position, position + len(frame))
+        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+        _check_names(path, schema.names)
+        batches = file.iter_batches(batch_size=min(size, 1 << 20)) if n_rows else []
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        positions = _kept_range(schema, n_rows)
+        for table in tables if n_rows else [schema.empty_table()]:
+            frame = _with_numbers(table).to_pandas()
+            if id_column is None and isinstance(frame.index, pd.RangeIndex):
+                frame.index = positions[position : position + len(frame)]
+            else:
+                frame.index = _labels(table, frame, id_column)
             position += len(frame)
             yield Chunk(frame)
-        if not position:
-            yield Chunk(file.schema_arrow.empty_table().to_pandas())
+
+
+def _index_columns(schema: Any) -> list[Any]:
+    """What pandas wrote of the index of a Parquet file: names of columns, or a range as a dict."""
+    return list((schema.pandas_metadata or {}).get("index_columns", []))
+
+
+def _kept_range(schema: Any, n_rows: int) -> pd.RangeIndex:
+    """The range that a Parquet file keeps as the index of its rows, else their positions."""
+    for index in _index_columns(schema):
+        if isinstance(index, dict):
+            kept = pd.RangeIndex(index["start"], index["stop"], index["step"])
+            if len(kept) == n_rows:
+                return kept
+    return pd.RangeIndex(n_rows)
+
+
+def _with_numbers(table: Any) -> Any:
+    """An Arrow table whose decimals, as databases export them, are float64; pandas would make objects of them."""
+    pa = _pyarrow()
+    for place, column in enumerate(table.schema):
+        if pa.types.is_decimal(column.type):
+            # By way of their digits: Arrow's own cast misses the nearest number for one decimal in seven.
+            table = table.set_column(place, column.name, table[place].cast(pa.string()).cast(pa.float64()))
+    return table
+
+
+def _labels(table: Any, frame: pd.DataFrame, id_column: str | None) -> pd.Index:
+    """Labels of the rows, with all digits that the file has: pandas makes floats of whole numbers beside a gap."""
+    pa = _pyarrow()
+    kept = frame.index if id_column is None else pd.Index(frame[id_column])
+    names = _index_columns(table.schema) if id_column is None else [id_column]
+    if len(names) != 1 or names[0] not in table.schema.names:
+        return kept
+    column = table[names[0]]
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())
+    elif not (pa.types.is_integer(column.type) and column.null_count):
+        return kept
+    labels: pd.Index = pd.Index(column.to_pandas(types_mapper=pd.ArrowDtype))
+    return labels
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
@@ -636,7 +725,9 @@ def _arrow_table(
 
 
 def _plain(cell: Any) -> Any:
-    """A numpy scalar as the Python value it stands for, a float32 by its own shortest digits."""
+    """A numpy scalar as the Python value it stands for, a float32 by its own shortest digits; those of a tuple too."""
+    if isinstance(cell, tuple):
+        return tuple(_plain(inner) for inner in cell)
     if isinstance(cell, np.floating) and not isinstance(cell, float):
         return float(str(cell))
     return cell.item() if isinstance(cell, np.generic) else cell
@@ -704,8 +795,9 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
     rows: list[Explanation] = []
     for line in frame.to_dict("records"):
         # A column of whole labels that is empty on some lines came back as floats.
-        if isinstance(line["macem_prediction"], float) and line["macem_prediction"].is_integer():
-            line["macem_prediction"] = int(line["macem_prediction"])
+        for label in ("macem_row", "macem_prediction"):
+            if isinstance(line[label], float) and line[label].is_integer():
+                line[label] = int(line[label])
         if line["macem_kind"] == "row":
             if limit is not None and len(rows) == limit:
                 break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -149,11 +151,119 @@ def test_a_column_of_the_model_may_name_the_rows(tmp_path: Path) -> None:
     assert chunk.frame["id"].tolist() == [7, 9]
 
 
-def test_another_encoding_than_utf_8(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "where"),
+    [
+        ("cell.csv", "n,town\n1,Orléans\n".encode("latin-1"), "line 2 has the byte 0xe9 (byte 12 of the file)"),
+        ("header.csv", "n,côte\n1,2\n".encode("cp1252"), "line 1 has the byte 0xf4 (byte 3 of the file)"),
+        ("short.csv", "n,town\n1,x\n1,2,é\n".encode("latin-1"), "line 3 has the byte 0xe9"),
+        ("two_bytes.csv", "n,town\n1,x\n".encode("utf-16"), "line 1 has the byte 0xff (byte 0 of the file)"),
+        ("end.csv", "n,town\n1,é".encode()[:-1], "line 2 has the byte 0xc3 (byte 9 of the file)"),
+        ("far.csv", b"n,town\n" + b"1,x\n" * 300_000 + b"1,\xe9\n", "line 300002 has the byte 0xe9 (byte 1200009 "),
+        ("a.jsonl", '{"n": 1}\n{"town": "Orléans"}\n'.encode("latin-1"), "line 2 has the byte 0xe9"),
+    ],
+)
+def test_another_encoding_than_utf_8(tmp_path: Path, name: str, content: bytes, where: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name} is not UTF-8: its {re.escape(where)}.*; save it as UTF-8"):
+        files.read_table(tmp_path / name)
+
+
+def test_a_letter_over_the_end_of_a_block(tmp_path: Path) -> None:
+    text = "x" * ((1 << 20) - 4) + "éé"
+    assert text_table(tmp_path, f"a\n{text[:1000]}\n{text[1000:]}\n")["a"].str.len().sum() == len(text)
+
+
+def test_a_parquet_file_called_csv(tmp_path: Path) -> None:
+    pd.DataFrame({"n": [1.5, 2.5], "town": ["a", "é"]}).to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "rows.parquet").rename(tmp_path / "rows.csv")
+    with pytest.raises(DataError, match="check that its suffix"):
+        files.read_table(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("cell", ['"' + "z" * 3_000_000 + '"', '"z\n' + "1,2\n" * 1_000_000])
+def test_a_row_of_megabytes(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(DataError, match="a quote that is never closed"):
+        text_table(tmp_path, f"n,town\n1,a\n2,{cell}\n")
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
+def test_a_header_alone_is_no_rows(tmp_path: Path, end: str) -> None:
     path = tmp_path / "rows.csv"
-    path.write_bytes("n,town\n1,Orléans\n".encode("latin-1"))
-    with pytest.raises(DataError, match="save it as UTF-8"):
-        files.read_table(path)
+    path.write_bytes(b"\xef\xbb\xbfn,town" + end.encode())
+    assert list(files.read_table(path)) == ["n", "town"]
+    assert files.RowFile(path, pd.DataFrame({"n": [1], "town": ["x"]})).n_rows == 0
+
+
+def test_lines_that_are_no_text_or_too_deep(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = ['{"n": 1, "town": "\\ud83d\\ude00"}', '{"n": 2, "town": "\\\\udead"}']
+    bad = ['{"n": 3, "town": "\\ud800"}', "[" * 100_000, '{"n": ' + "[" * 100_000, '{"\\uDC00": 1}']
+    path.write_text("\n".join([good[0], *bad, good[1]]))
+    (chunk,) = files.RowFile(path, pd.DataFrame({"n": [1], "town": ["x"]})).chunks(10)
+    assert list(chunk.frame["town"]) == ["\U0001f600", "\\udead"]
+    assert [label for label, _ in chunk.refused] == [1, 2, 3, 4]
+    assert "'\\ud800'" in chunk.refused[0][1]
+    assert "nested too deeply" in chunk.refused[1][1]
+
+
+def read_labels(path: Path, frame: pd.DataFrame, id_column: str | None = None) -> tuple[list[object], str]:
+    """Labels of the rows of a Parquet file, and the type that the results give them."""
+    frame.to_parquet(path)
+    rows = files.RowFile(path, frame[["n"]], id_column)
+    labels = [label for chunk in rows.chunks(2) for label in chunk.frame.index]
+    return labels, str(files.line_schema({}, ["a", "b"], rows.label_dtype).field("macem_row").type)
+
+
+@pytest.mark.parametrize(
+    ("index", "expected", "kind"),
+    [
+        (pd.RangeIndex(100, 103), [100, 101, 102], "int64"),
+        (pd.RangeIndex(9, 3, -2), [9, 7, 5], "int64"),
+        (pd.Index([7, 3, 5]), [7, 3, 5], "int64"),
+        (pd.Index(["x", "y", "x"]), ["x", "y", "x"], "string"),
+        (pd.Index([None, 2**53 + 1, 5], dtype="object"), [pd.NA, 2**53 + 1, 5], "int64"),
+        (pd.Index([Decimal(10**20), Decimal(2), Decimal(3)]), ["100000000000000000000", "2", "3"], "string"),
+    ],
+)
+def test_rows_of_parquet_keep_their_labels(tmp_path: Path, index: pd.Index, expected: list[object], kind: str) -> None:
+    labels, written = read_labels(tmp_path / "rows.parquet", pd.DataFrame({"n": [1, 2, 3]}, index=index))
+    assert labels == expected or (labels[0] is pd.NA and labels[1:] == expected[1:])
+    assert written.removeprefix("large_") == kind
+    if not isinstance(index, pd.RangeIndex):
+        by_id = pd.DataFrame({"n": [1, 2, 3], "key": index})
+        assert str(read_labels(tmp_path / "rows.parquet", by_id, "key")) == str((labels, written))
+
+
+def test_a_range_of_another_length_is_no_index(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"n": [1, 2, 3]}, index=pd.RangeIndex(100, 103))
+    pa.parquet.write_table(pa.Table.from_pandas(frame).slice(0, 2), tmp_path / "rows.parquet")
+    (chunk,) = files.RowFile(tmp_path / "rows.parquet", frame).chunks(5)
+    assert list(chunk.frame.index) == [0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]", "Float64"])
+def test_whole_numbers_widen_where_a_row_of_parquet_has_a_gap(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"n": pd.array([3, None, 5], dtype=dtype)}).to_parquet(path)
+    chunks = [chunk.frame["n"] for chunk in files.RowFile(path, pd.DataFrame({"n": [1, 2]})).chunks(1)]
+    assert [str(column.dtype) for column in chunks] == ["float64"] * 3
+    assert str([column.iloc[0] for column in chunks]) == str([np.float64(3), np.float64("nan"), np.float64(5)])
+
+
+def test_decimals_are_the_nearest_numbers(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    digits = [*(f"{cents / 100:.2f}" for cents in range(0, 1_000_000, 997)), "99999999999999.99", "-0.01"]
+    path = tmp_path / "table.parquet"
+    for kind in (pa.decimal128(18, 2), pa.decimal256(50, 4)):
+        cells = pa.array([None, *map(Decimal, digits)], kind)
+        pa.parquet.write_table(pa.table({"amount": cells, "n": range(len(cells))}), path)
+        table = files.read_table(path)
+        assert table["amount"].dtype == float
+        assert table["amount"].tolist()[1:] == [float(text) for text in digits]
+        (chunk,) = files.RowFile(path, table).chunks(1 << 20)
+        pd.testing.assert_frame_equal(chunk.frame, table)
 
 
 def test_a_column_with_the_name_of_a_result() -> None:
