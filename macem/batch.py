@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +35,10 @@ from macem.files import (
 )
 from macem.results import Explanation
 
-__all__ = ["BatchError", "Outcome", "run"]
+__all__ = ["FULL", "BatchError", "Outcome", "run"]
+
+#: Errors of a disk that has no room.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class BatchError(MacemError, RuntimeError):
@@ -103,7 +109,7 @@ def run(
     Raises
     ------
     OptionError
-        If there is an unfinished run and `resume` is False, or it was of another identity.
+        If there is an unfinished run and `resume` is False, if it was of another identity, or if it is still running.
     BatchError
         If the disk is full or the model does not answer any more; the run can be resumed.
     """
@@ -113,8 +119,12 @@ def run(
     identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}))
     folder = output.with_name(output.name + ".parts")
     errors = output.with_name(output.name + ".errors.csv")
-    if not resume and folder.exists():
-        raise OptionError(f"{folder} holds an unfinished run; go on with it by --resume, or delete it to begin anew.")
+    if folder.exists():
+        with _alone(folder):
+            if not resume:
+                raise OptionError(
+                    f"{folder} holds an unfinished run; go on with it by --resume, or delete it to begin anew."
+                )
     if resume and _finished(output, identity):
         # A kill may have come after the output was whole, and before the parts were gone.
         shutil.rmtree(folder, ignore_errors=True)
@@ -131,28 +141,29 @@ def run(
     resumed = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with atomically(folder / "run.json") as temporary:
-            temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")
-        parts = []
-        for number, chunk in enumerate(rows.chunks(chunk_rows)):
-            part = folder / f"{number:08d}.arrow"
-            parts.append(part)
-            n = len(chunk.frame) + len(chunk.refused)
-            if part.exists():
-                resumed += n
-            else:
-                good, refused = _sifted(explainer, chunk.frame)
-                explained = _explained(explainer, good)
-                save_table(part, lines(explained, schema, [*chunk.refused, *refused], words, levels))
-            progress(n)
-        counts = _join(parts, output, errors, schema)
-        seconds = time.perf_counter() - started
-        finished = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {**identity, "counts": counts, "seconds": round(seconds, 3), "finished": finished}
-        with atomically(provenance_path(output)) as temporary:
-            temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
+        with _alone(folder):
+            with atomically(folder / "run.json") as temporary:
+                temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")
+            parts = []
+            for number, chunk in enumerate(rows.chunks(chunk_rows)):
+                part = folder / f"{number:08d}.arrow"
+                parts.append(part)
+                n = len(chunk.frame) + len(chunk.refused)
+                if part.exists():
+                    resumed += n
+                else:
+                    good, refused = _sifted(explainer, chunk.frame)
+                    explained = _explained(explainer, good)
+                    save_table(part, lines(explained, schema, [*chunk.refused, *refused], words, levels))
+                progress(n)
+            counts = _join(parts, output, errors, schema)
+            seconds = time.perf_counter() - started
+            finished = datetime.now(UTC).isoformat(timespec="seconds")
+            record = {**identity, "counts": counts, "seconds": round(seconds, 3), "finished": finished}
+            with atomically(provenance_path(output)) as temporary:
+                temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno not in FULL:
             raise
         raise BatchError(
             f"The disk is full ({error}). Every chunk written so far is kept; make room and add --resume."
@@ -161,6 +172,31 @@ def run(
     return Outcome(
         counts["explained"], counts["errors"], resumed, counts["queries"], seconds, output, _if_there(errors)
     )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other runs out of a folder; the system lets go of the lock when this process ends, even by a kill."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with open(folder / "lock", "a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            stream.seek(0)
+            raise OptionError(
+                f"{folder} is being written by another run ({stream.read()}); let it end, or name another output."
+            ) from error
+        except OSError:  # a file system without locks
+            pass
+        else:
+            stream.truncate(0)
+            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+            stream.flush()
+        yield
 
 
 def _if_there(path: Path) -> Path | None:
@@ -232,7 +268,9 @@ def _join(parts: list[Path], output: Path, errors: Path, schema: Any) -> dict[st
             kinds = table["macem_kind"].to_numpy()
             failed = kinds == "error"
             if failed.any():
-                bad.append(table.filter(failed).select(["macem_row", "macem_reason"]).to_pandas())
+                bad.append(
+                    table.filter(failed).select(["macem_row", "macem_reason"]).to_pandas(integer_object_nulls=True)
+                )
             counts["explained"] += int((kinds == "row").sum())
             counts["errors"] += int(failed.sum())
             counts["queries"] += int(table["macem_n_queries"].to_pandas().fillna(0).sum())

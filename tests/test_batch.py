@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,59 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path: Path) -> None:
         run(source, tmp_path / "out.csv")
     with pytest.raises(OptionError, match=r"other settings \(chunk_rows"):
         run(source, tmp_path / "out.csv", chunk_rows=7, resume=True)
+
+
+def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    source = write(rows(20), tmp_path / "rows.csv")
+    refused = []
+
+    class Meanwhile(ThresholdExplainer):
+        def explain(self, frame: pd.DataFrame) -> Any:
+            for resume in (False, True):
+                with pytest.raises(
+                    OptionError, match=rf"being written by another run \(process {os.getpid()} on "
+                ) as told:
+                    run(source, tmp_path / "out.csv", resume=resume)
+                refused.append(told)
+            return super().explain(frame)
+
+    for _ in range(2):  # without an earlier output, and with one
+        assert run(source, tmp_path / "out.csv", Meanwhile()).n_explained == 20
+    assert len(refused) == 8
+    (tmp_path / "out.csv").unlink()
+    # Nothing is left of the lock, neither now nor where a run has ended.
+    with pytest.raises(batch.BatchError):
+        run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=15))
+    assert run(source, tmp_path / "out.csv", resume=True).n_resumed == 10
+
+
+def test_without_locks_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    assert run(write(rows(20), tmp_path / "rows.csv"), tmp_path / "out.csv").n_explained == 20
+
+
+def test_labels_are_plain_values_in_every_file(tmp_path: Path) -> None:
+    frame = rows(6)
+    frame["amount"] = frame["amount"].where(frame.index % 3 != 0, -1.0)
+    frame["key"] = pd.array([None, None, 2**53 + 1, 4, 5, 6], dtype="Int64")
+    source = write(frame, tmp_path / "rows.parquet")
+    known = files.RowFile(source, rows(50), "key")
+    outcome = batch.run(ThresholdExplainer(), known, tmp_path / "out.csv", classes=CLASSES, identity=IDENTITY)
+    text = outcome.output.read_text()
+    assert [line.partition(",")[0] for line in text.splitlines()[1::3]] == ["", "9007199254740993", "5", "6"]
+    assert outcome.errors is not None
+    assert [line.partition(",")[0] for line in outcome.errors.read_text().splitlines()] == ["row", "", "4"]
+
+    pairs = pd.MultiIndex.from_product([["a", "b"], [1, 2, 3]])
+    source = write(rows(6).set_axis(pairs), tmp_path / "rows.parquet")
+    labels = files.read_table(run(source, tmp_path / "pairs.csv").output)["macem_row"]
+    assert list(labels.unique()) == [str(pair) for pair in [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("b", 3)]]
 
 
 def test_resuming_a_finished_run_does_nothing(tmp_path: Path) -> None:
