@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +32,7 @@ exit status:
   1    ended early: a full disk, a dead model service, a file that cannot be written; go on with --resume
   2    refused before any work: a wrong option, file, column or model
   3    done, but some rows could not be explained: see OUTPUT.errors.csv
-  130  Ctrl-C; go on with --resume
+  130  Ctrl-C; go on with --resume (143, of SIGTERM, and 137, of SIGKILL, too)
 """
 
 WORDS = ("templates", "names", "labels")
@@ -321,7 +322,7 @@ def _read_toml(path: str, known: Sequence[str]) -> dict[str, Any]:
     try:
         with open(path, "rb") as stream:
             settings = tomllib.load(stream)
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
         raise OptionError(f"--config {path} cannot be read ({error}); correct it.") from error
     options = settings.pop("options", {})
     if not isinstance(options, dict):
@@ -434,8 +435,7 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
     output = Path(settings["output"])
     files.format_of(output)
     _refuse_overwriting(settings)
-    if settings.get("report"):
-        Path(settings["report"]).parent.mkdir(parents=True, exist_ok=True)  # as for the output, and before the work
+    _refuse_unwritable(settings)
     model = _model(settings)
     background = files.read_table(settings["background"], settings.get("dtypes"))
     background = _columns_of(model, background, settings)
@@ -502,6 +502,30 @@ def _refuse_overwriting(paths: Mapping[str, Any]) -> None:
         for other in [*read, *written[: written.index(name)]]:
             if Path(paths[name]).resolve() == Path(paths[other]).resolve():
                 raise OptionError(f"--{name} {paths[name]} is the file of the {other}, too; name another.")
+
+
+def _refuse_unwritable(paths: Mapping[str, Any]) -> None:
+    """Refuse a file of a run that cannot be written, before the work and not after it."""
+    from macem.batch import FULL
+
+    for name in ("output", "report"):
+        if not paths.get(name):
+            continue
+        path = Path(paths[name])
+        try:
+            if path.is_dir():
+                raise OptionError(f"--{name} {path} is a folder; name a file in it.")
+            folder = next(folder for folder in path.absolute().parents if folder.exists())  # the others will be made
+            if not folder.is_dir():
+                raise OptionError(f"--{name} {path} lies below {folder}, which is a file; name another place.")
+            with TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            if error.errno in FULL:  # which may pass, and is no reason to give up a run
+                raise
+            raise OptionError(
+                f"--{name} {path} cannot be written ({error.strerror}); name another place, or allow it."
+            ) from error
 
 
 def _rows(n: int) -> str:
@@ -661,6 +685,7 @@ def _progress_bar(total: int, quiet: bool) -> Any:
 def _report(chosen: argparse.Namespace) -> int:
     words = {name: dict(_pair(name, text) for text in getattr(chosen, name) or []) for name in WORDS}
     _refuse_overwriting({"output": chosen.output, "results": chosen.results})
+    _refuse_unwritable({"output": chosen.output})
     _write_report(Path(chosen.results), Path(chosen.output), title=chosen.title, limit=chosen.limit, words=words)
     print(f"report: {chosen.output}", file=sys.stderr)
     return DONE
@@ -678,6 +703,7 @@ def _write_report(
     classes = {label for row in explanations if row.probabilities is not None for label in row.probabilities.index}
     label_of = {str(label): label for label in classes}
     chosen["labels"] = {label_of.get(text, text): word for text, word in chosen["labels"].items()}
+    output.parent.mkdir(parents=True, exist_ok=True)
     report.write_report(explanations, output, title=title, **chosen)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -438,10 +439,42 @@ def test_labels_that_are_no_texts_come_back(
     assert f"'good', which is no class of the model; choose among [{known}]." in capsys.readouterr().err
 
 
-def test_an_output_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "file").write_text("")
-    assert explain(output="file/out.csv") == cli.FAILED
-    assert "Not a directory" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "made.csv"], "--output made.csv is a folder; name a file in it"),
+        (["--output", "rows.csv/out.csv"], "rows.csv, which is a file; name another place"),
+        (["--output", "rows.csv/deep/out.csv"], "rows.csv, which is a file; name another place"),
+        (["--output", "/proc/out.csv"], "--output /proc/out.csv cannot be written (No such file or directory)"),
+        (["--output", f"{'x' * 300}.csv"], "File name too long"),
+        (["--report", "made.csv"], "--report made.csv is a folder"),
+        (["--report", "rows.csv/report.html"], "--report rows.csv/report.html lies below"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(
+    folder: Path, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "/proc" in message and not Path("/proc/self").exists():
+        pytest.skip("no /proc, where nothing can be written")
+    (folder / "made.csv").mkdir()
+    before = sorted(folder.iterdir())
+    monkeypatch.setattr(model_files, "load", None)
+    assert explain(*options) == cli.REFUSED
+    assert message in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_report_that_cannot_be_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "rows.csv", "--output", "."]) == cli.REFUSED
+    assert "--output . is a folder" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_no_refusal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "TemporaryFile", full)
+    assert explain() == cli.FAILED
 
 
 @pytest.mark.parametrize(
@@ -470,6 +503,31 @@ def test_a_report_is_not_written_over_its_results(folder: Path, capsys: pytest.C
 def test_the_folder_of_a_report_is_made(folder: Path) -> None:
     assert explain("--report", "new/report.html", "--quiet") == cli.DONE
     assert (folder / "new" / "report.html").is_file()
+    assert cli.main(["report", "out.csv", "--output", "newer/report.html"]) == cli.DONE
+    assert (folder / "newer" / "report.html").is_file()
+
+
+def test_bad_lines_of_json_are_errors_of_their_rows(folder: Path) -> None:
+    good = pd.read_csv("rows.csv").to_json(orient="records", lines=True)
+    (folder / "rows.jsonl").write_text(good + '{"age": "\\ud800"}\n' + "[" * 100_000 + "\n")
+    fixed = ["explain", "model.joblib", "rows.jsonl", "--background", "train.csv", "--trust-pickle", "--quiet"]
+    assert cli.main([*fixed, "--output", "out.csv"]) == cli.SOME_ROWS_FAILED
+    assert list(pd.read_csv("out.csv.errors.csv")["row"]) == [12, 13]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "train.csv", "run.toml"])
+def test_files_in_another_encoding_are_refused(folder: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.toml").write_text("# grün\n", encoding="latin-1")
+    if name != "run.toml":
+        (folder / name).write_text((folder / name).read_text().replace("age", "âge", 1), encoding="latin-1")
+    assert explain(*(["--config", "run.toml"] if name == "run.toml" else [])) == cli.REFUSED
+    assert name in capsys.readouterr().err
+
+
+def test_it_is_a_module_that_runs() -> None:
+    command = [sys.executable, "-m", "macem", "--version"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ROOT})
+    assert told.stdout.startswith("macem ")
 
 
 def test_numbers_with_commas(capsys: pytest.CaptureFixture[str]) -> None:
