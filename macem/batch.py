@@ -31,6 +31,7 @@ from macem.files import (
     open_table,
     provenance_path,
     save_table,
+    text_columns,
     write_lines,
 )
 from macem.results import Explanation
@@ -145,21 +146,27 @@ def run(
             with atomically(folder / "run.json") as temporary:
                 temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")
             parts = []
-            for number, chunk in enumerate(rows.chunks(chunk_rows)):
-                part = folder / f"{number:08d}.arrow"
-                parts.append(part)
-                n = len(chunk.frame) + len(chunk.refused)
-                if part.exists():
-                    resumed += n
-                else:
-                    good, refused = _sifted(explainer, chunk.frame)
-                    explained = _explained(explainer, good)
-                    save_table(part, lines(explained, schema, [*chunk.refused, *refused], words, levels))
-                progress(n)
+            try:
+                for number, chunk in enumerate(rows.chunks(chunk_rows)):
+                    part = folder / f"{number:08d}.arrow"
+                    parts.append(part)
+                    n = len(chunk.frame) + len(chunk.refused)
+                    if part.exists():
+                        resumed += n
+                    else:
+                        good, refused = _sifted(explainer, chunk.frame)
+                        explained = _explained(explainer, good)
+                        save_table(part, lines(explained, schema, [*chunk.refused, *refused], words, levels))
+                    progress(n)
+            except MacemError:
+                if not any(part.exists() for part in parts):  # nothing to resume, nor to keep another run from
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
             counts = _join(parts, output, errors, schema)
             seconds = time.perf_counter() - started
             finished = datetime.now(UTC).isoformat(timespec="seconds")
-            record = {**identity, "counts": counts, "seconds": round(seconds, 3), "finished": finished}
+            record = {**identity, "texts": text_columns(schema), "counts": counts}
+            record |= {"seconds": round(seconds, 3), "finished": finished}
             with atomically(provenance_path(output)) as temporary:
                 temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
     except OSError as error:

@@ -452,7 +452,8 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
         if not Path(settings["model"]).exists():  # a service
             raise
         raise ModelError(
-            f"{error} Does the background hold a column that the model does not take? Leave it out: --drop NAME."
+            f"{error} Does the background hold a column that the model does not take? Leave it out: --drop NAME. Or "
+            "texts that read as numbers, such as 007? Say so: --dtypes NAME=str."
         ) from error
     classes = explainer.classes
     words = _words(settings, classes.tolist())

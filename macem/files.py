@@ -27,7 +27,16 @@ from macem.errors import DataError, MacemError, OptionError
 from macem.reasons import is_missing
 from macem.results import Contrast, Explanation, Explanations, Status, cells_of
 
-__all__ = ["RowFile", "atomically", "line_schema", "lines", "read_explanations", "read_table", "write_lines"]
+__all__ = [
+    "RowFile",
+    "atomically",
+    "line_schema",
+    "lines",
+    "read_explanations",
+    "read_table",
+    "text_columns",
+    "write_lines",
+]
 
 FORMATS = {
     ".csv": "csv",
@@ -611,6 +620,17 @@ def line_schema(dtypes: Mapping[str, Any], classes: Sequence[Any], id_dtype: Any
     return schema.with_metadata(pa.Schema.from_pandas(like, preserve_index=False).metadata)
 
 
+def text_columns(schema: Any) -> list[str]:
+    """Columns of a result file whose cells are texts, whatever they look like: a CSV file would not tell 007 from 7."""
+    pa = _pyarrow()
+    names = []
+    for column in schema:
+        kind = getattr(column.type, "value_type", column.type)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            names.append(column.name)
+    return [name for name in names if name not in LINE_COLUMNS or name in ("macem_row", "macem_prediction")]
+
+
 def _arrow_type(dtype: Any) -> Any:
     pa = _pyarrow()
     if isinstance(dtype, pd.CategoricalDtype):
@@ -782,16 +802,24 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
     ------
     DataError
         If the file is no result file of ``macem explain``.
+    OptionError
+        If `limit` is below zero.
     """
     path = Path(path)
+    if limit is not None and limit < 0:
+        raise OptionError(f"limit={limit} is not a whole number of at least 0; give one.")
+    sidecar = provenance_path(path)
+    provenance = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.is_file() else {}
+    dtypes = {}
+    if format_of(path) != "parquet":
+        found = next(_raw_chunks(path, 1)).frame.columns
+        dtypes = {name: "str" for name in provenance.get("texts", ()) if name in found}
     # A row has three lines at most: its own, a positive, a negative.
-    frame = read_table(path, limit=None if limit is None else 3 * limit)
+    frame = read_table(path, dtypes, limit=None if limit is None else 3 * limit)
     absent = [name for name in LINE_COLUMNS if name not in frame]
     if absent:
         raise DataError(f"{path} has no column {absent[0]!r}; give a file that `macem explain --output` wrote.")
     names = [name for name in frame.columns if name not in LINE_COLUMNS]
-    sidecar = provenance_path(path)
-    provenance = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.is_file() else {}
     rows: list[Explanation] = []
     for line in frame.to_dict("records"):
         # A column of whole labels that is empty on some lines came back as floats.

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from macem import batch, files
-from macem.errors import OptionError
+from macem.errors import MacemError, OptionError, OracleError
 from tests.hand_made import CLASSES, ThresholdExplainer, rows
 
 pytest.importorskip("pyarrow")
@@ -198,6 +198,41 @@ def test_labels_are_plain_values_in_every_file(tmp_path: Path) -> None:
     source = write(rows(6).set_axis(pairs), tmp_path / "rows.parquet")
     labels = files.read_table(run(source, tmp_path / "pairs.csv").output)["macem_row"]
     assert list(labels.unique()) == [str(pair) for pair in [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("b", 3)]]
+
+
+def test_texts_that_look_like_numbers_are_read_back_as_texts(tmp_path: Path) -> None:
+    known = rows(50).assign(purpose=[["007", "1e5", "TRUE", "1.50"][place % 4] for place in range(50)])
+    known["purpose"] = known["purpose"].astype("category")
+    source = write(known.head(8).assign(key=[f"0{place}" for place in range(8)]), tmp_path / "rows.parquet")
+    for suffix in (".csv", ".parquet", ".jsonl"):
+        output = tmp_path / f"out{suffix}"
+        batch.run(
+            ThresholdExplainer(),
+            files.RowFile(source, known, "key"),
+            output,
+            classes=["0", "1"],
+            identity=IDENTITY,
+        )
+        back = files.read_explanations(output)
+        assert [one.original["purpose"] for one in back] == known["purpose"].tolist()[:8]
+        assert [one.index for one in back] == [f"0{place}" for place in range(8)]
+
+
+@pytest.mark.parametrize("error", [OptionError("kinds=['neg']"), OracleError("no connection")])
+def test_a_run_that_ends_with_nothing_done_leaves_nothing(tmp_path: Path, error: Exception) -> None:
+    class Refusing(ThresholdExplainer):
+        def explain(self, frame: pd.DataFrame) -> Any:
+            raise error
+
+    source = write(rows(20), tmp_path / "rows.csv")
+    with pytest.raises(MacemError):
+        run(source, tmp_path / "out.csv", Refusing())
+    assert list(tmp_path.iterdir()) == [source]
+    with pytest.raises(batch.BatchError):
+        run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=15))
+    with pytest.raises(MacemError):
+        run(source, tmp_path / "out.csv", Refusing(), resume=True)
+    assert run(source, tmp_path / "out.csv", resume=True).n_resumed == 10
 
 
 def test_resuming_a_finished_run_does_nothing(tmp_path: Path) -> None:

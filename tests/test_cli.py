@@ -515,6 +515,25 @@ def test_bad_lines_of_json_are_errors_of_their_rows(folder: Path) -> None:
     assert list(pd.read_csv("out.csv.errors.csv")["row"]) == [12, 13]
 
 
+def test_labels_that_look_like_numbers_stay_texts(folder: Path) -> None:
+    train = pd.read_csv("train.csv")
+    model = DecisionTreeClassifier(max_depth=3).fit(train[COLUMNS], np.where(train["target"] == "good", "1.0", "2.0"))
+    joblib.dump(model, "other.joblib")
+    assert explain("--quiet", "--report", "report.html", model="other.joblib") == cli.DONE
+    assert "decision is <bdi>1.0</bdi> (probability" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_option_refused_late_leaves_no_parts(folder: Path) -> None:
+    assert explain("--kinds", "neg") == cli.REFUSED
+    assert explain("--kinds", "negative", "--quiet") == cli.DONE
+
+
+def test_a_limit_below_zero(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain("--quiet") == cli.DONE
+    assert cli.main(["report", "out.csv", "--output", "report.html", "--limit", "-1"]) == cli.REFUSED
+    assert "limit=-1 is not" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["rows.csv", "train.csv", "run.toml"])
 def test_files_in_another_encoding_are_refused(folder: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.toml").write_text("# grün\n", encoding="latin-1")

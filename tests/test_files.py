@@ -69,7 +69,8 @@ def test_dtypes_that_know_missing_cells(tmp_path: Path) -> None:
         ("a.csv", "", "empty"),
         ("a.csv", "x,x\n1,2\n", "two columns 'x'"),
         ("a.csv", "x,y\n1,2,3\n", "3 fields"),
-        ("a.jsonl", "[1]\n", "no JSON object"),
+        ("a.csv", "\nx,y\n1,2\n", "or its first line is"),
+        ("a.jsonl", "[1]\n", "row 0: the line is no JSON object .*Correct the file"),
         ("a.parquet", "no parquet", "cannot be read"),
     ],
 )
