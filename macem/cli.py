@@ -30,7 +30,7 @@ EPILOG = """\
 exit status:
   0    done
   1    ended early: a full disk, a dead model service, a file that cannot be written; go on with --resume
-  2    refused before any work: a wrong option, file, column or model
+  2    refused before any work: a wrong option, file, column or model, or a second run on one output
   3    done, but some rows could not be explained: see OUTPUT.errors.csv
   130  Ctrl-C; go on with --resume (143, of SIGTERM, and 137, of SIGKILL, too)
 """
