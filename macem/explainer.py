@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import os
-import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -21,23 +18,17 @@ from numpy.typing import NDArray
 
 from macem import kernel, likely, problem, refine, search
 from macem.adapters import oracle_for
-from macem.adapters.check import check_table, warn_of_labels
-from macem.errors import (
-    MacemError,
-    ModelChangedError,
-    OptionError,
-    OracleError,
-    TableMismatchWarning,
-)
+from macem.errors import MacemError, ModelChangedError, OptionError
 from macem.features import Features, Form
-from macem.kernel import F8, I8, Plan, TreeEnsemble
+from macem.kernel import F8, I8, Plan
+from macem.model import Asking, Copy, Model, Verdict, judged
 from macem.options import SearchOptions
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, narrowed
 from macem.results import Contrast, Explanation, Explanations, Status, rows_of
 from macem.search import Limits, Work
 from macem.strategies.densities import density_from
 from macem.strategies.encodings import Encoding, encoding_from
-from macem.trees import Link, Member, Tree, axes_of, with_columns
+from macem.trees import Link, Member, Tree
 
 __all__ = ["Explainer", "warm_up"]
 
@@ -46,21 +37,7 @@ ROWS_AT_ONCE = 128
 COMPARED_ROWS = 200  # background rows on which table and model are compared, spread evenly
 LEVEL_ROWS = 1000  # more, at most, that show a level first: a model may refuse one, to which every row would be moved
 MOST_QUERIES = 1 << 62  # what the kernel counts up to
-SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
-# scikit-learn's forests set the process's warning filters aside for each tree, which threads undo in any order: of ten
-# calls of explain with n_jobs=4, nine left other filters behind
-ONE_AT_A_TIME = threading.Lock()
 CHANGED = 1e-5  # a gap between table and model that no order of summation explains
-
-
-def _unlock_in_child() -> None:
-    """A thread that held the lock when its process forked is not in the child, which would wait for it for ever."""
-    global ONE_AT_A_TIME
-    ONE_AT_A_TIME = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class Explainer:
@@ -130,8 +107,7 @@ class Explainer:
             directions=directions,
             special_values=special_values,
         )
-        self.oracle: Oracle = oracle_for(model, adapter)
-        self._live: Any = getattr(self.oracle, "live", self.oracle)
+        oracle = oracle_for(model, adapter)
         self.encoding = encoding_from(encoding).fit(self.features)
         if self.encoding.plan is None:
             raise OptionError(
@@ -140,21 +116,13 @@ class Explainer:
         self._plan: Plan = self.encoding.plan
         self._density = _fitted_density(density, self.features, X_train)
         background = self.features.check(_sample(X_train, self.features))
-        asked = self.features.model_table(background)
-        probabilities = self._first_answer(asked)
-        warn_of_labels(self._live, probabilities)
-        self.classes: NDArray[Any] = np.asarray(self._live.classes)
+        self._model = Model.of(oracle, self.features, self._plan, background)
+        self.oracle: Oracle = self._model.oracle
+        self.classes: NDArray[Any] = np.asarray(self._model.live.classes)
         self._class_index: pd.Index[Any] = pd.Index(self.classes)
-        # a model whose predict follows another rule than the largest probability is asked for its verdict every time
-        self._follows_argmax = bool((_predict(self._live, asked) == probabilities.argmax(axis=1)).all())
         any_row = self.features.form(background.iloc[:1])
         self._base_cells = any_row.shown(self.features.base[None], np.zeros(1, np.int64))[1][0]
         self._last_schedule: tuple[int, kernel.Schedule] | None = None
-        self._rooms: list[kernel.Scratch] = []
-        self._table, self._columns, self._obstacle = self._read_table(asked)
-        self._axes = None
-        if self._table is not None:
-            self._axes = axes_of(self._table, self._plan, self._level_codes(background))
 
     def explain(
         self,
@@ -207,7 +175,7 @@ class Explainer:
             deadline=float("inf") if time_limit is None else began + _checked_seconds(time_limit),
         )
         seed = _checked_seed(seed)
-        at_once = 1 if time_limit is not None and self._axes is not None else ROWS_AT_ONCE
+        at_once = 1 if time_limit is not None and self._model.copy is not None else ROWS_AT_ONCE
         jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
         at_once = max(1, min(at_once, -(-len(form) // jobs)))
         parts = form.parts(at_once)
@@ -230,7 +198,7 @@ class Explainer:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_last_schedule": None, "_rooms": []}
+        return vars(self) | {"_last_schedule": None}
 
     def __repr__(self) -> str:
         return f"<Explainer of {len(self.features.names)} features, {self.describe()}>"
@@ -239,80 +207,7 @@ class Explainer:
         """Say which path the model takes, and why."""
         note = getattr(self.oracle, "note", "")
         reason = f"{note[0].upper()}{note[1:].rstrip('.')}." if note else ""
-        if self._table is not None:
-            n_trees = self._table.tree.size - 1
-            words = f"compiled: the model is read as a table of {n_trees} trees ({self._table.values.shape[0]} nodes)"
-        else:
-            words = f"lockstep: the model is asked in batches, because {self._obstacle}"
-        return f"{words}. {reason}".strip()
-
-    def _first_answer(self, asked: Any) -> F8:
-        """Probabilities of rows of the background; an error names the values that the model fails on."""
-        try:
-            probabilities: F8 = self._live.predict_proba(asked)
-        except OracleError as error:
-            raise OracleError(narrowed(error, getattr(asked, "iloc", asked)[:1])) from error
-        return probabilities
-
-    def _read_table(self, asked: Any) -> tuple[TreeEnsemble | None, I8 | None, str]:
-        """The table of the compiled path and the background's columns that it reads, or why there is none."""
-        plan = self._plan
-        for_table = getattr(self.oracle, "for_table", None)
-        if for_table is not None:  # what a scaler computes depends on the dtypes of its table
-            self.oracle = for_table(asked)
-        gap = check_table(self.oracle, asked)
-        if gap is not None:
-            warnings.warn(
-                f"The copy of the model is not used: {gap}. The model is asked as a black box instead.",
-                TableMismatchWarning,
-                stacklevel=3,
-            )
-            self.oracle = self._live
-            return None, None, f"its copy differs: {gap}"
-        table = self.oracle.ensemble
-        if table is None:
-            return None, None, "it is a black box"
-        columns = None
-        names = getattr(self.oracle, "feature_names", None)
-        if names is not None and tuple(names) != self.features.names and self.features.was_frame:
-            columns = np.array([self.features.position(name) for name in names], dtype=np.int64)
-            table = with_columns(self.oracle, columns, len(self.features.names))
-        clash = np.flatnonzero((table.n_codes > 0) & (plan.feature["kind"][:-1] <= kernel.GRID))
-        if clash.size:
-            name = self.features.names[clash[0]]
-            return None, None, f"the model takes the numbers of {name!r} as categories; declare it categorical"
-        return table, columns, ""
-
-    def _level_codes(self, background: pd.DataFrame) -> F8:
-        """What the table reads for each level: asked with a small table that shows them all."""
-        plan = self._plan
-        n_levels = np.diff(plan.feature["first_level"])
-        codes = np.zeros(plan.level.size)
-        n_rows = int(n_levels.max(initial=0))
-        if n_rows == 0:
-            return codes
-        like = background.iloc[np.zeros(n_rows, dtype=np.int64)]
-        numbers = np.tile(self.features.base, (n_rows, 1))
-        for feature in np.flatnonzero(n_levels):
-            numbers[:, feature] = np.minimum(np.arange(n_rows), n_levels[feature] - 1)
-        read = self._placed(self._read(self.features.model_table(self.features.frame(numbers, like))))
-        for feature in np.flatnonzero(n_levels):
-            first = plan.feature["first_level"][feature]
-            codes[first : first + n_levels[feature]] = read[: n_levels[feature], feature]
-        return codes
-
-    def _read(self, asked: Any) -> F8:
-        """What the table reads of the model's columns."""
-        oracle: Any = self.oracle
-        return np.ascontiguousarray(oracle.read(asked), dtype=np.float64)
-
-    def _placed(self, read: F8) -> F8:
-        """The same by the background's columns."""
-        if self._columns is None:
-            return read
-        codes = np.zeros((len(read), len(self.features.names)))
-        codes[:, self._columns] = read
-        return codes
+        return f"{self._model.describe()}. {reason}".strip()
 
     def _schedule(self, seed: int) -> kernel.Schedule:
         """The random numbers of a seed; the last ones are kept, since a server asks for the same again and again."""
@@ -343,94 +238,78 @@ class Explainer:
     def _explain_rows(
         self, form: Form, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
-        n_rows, asked = len(form), form.model_table
-        read = None if self._axes is None else self._read(asked)
-        probabilities, predicted = self._answer(form, asked, read)
-        plan, weights = self._plan, problem.weights_from(self.options)
+        n_rows, model, weights = len(form), self._model, problem.weights_from(self.options)
+        read = None if model.copy is None else model.copy.read(form.model_table)
+        probabilities, predicted = model.answer(form, read)
         problems = problem.pose(
             self.features,
-            plan,
+            self._plan,
             form.numbers,
-            form.numbers if read is None else self._placed(read),
+            form.numbers if model.copy is None or read is None else model.copy.by_background(read),
             predicted,
             kinds,
             target=target,
             away_from_base=self.options.away_from_base,
         )
-        ask = _Asking(self, form, np.repeat(np.arange(n_rows), len(kinds)))
+        ask = Asking(model, form, np.repeat(np.arange(n_rows), len(kinds)))
         work = Work.on(problems, limits)
         if target is not None:  # a row that is in the target class already has no way to go
             there = np.repeat(predicted == target, len(kinds)) & np.tile([k == problem.NEGATIVE for k in kinds], n_rows)
             work.best.row["done"][there] = work.best.row["proved"][there] = True
-        scratch = self._room()
-        self._solve(work, plan, weights, seed, limits, ask, scratch)
-        verdict = self._verify(work, ask, plan, weights, limits, probabilities, predicted)
-        sensitivity = self._sensitivity(form, work, plan, weights, verdict, len(kinds), scratch)
-        if scratch is not None:
-            self._rooms.append(scratch)
+        with nullcontext() if model.copy is None else model.copy.room() as room:
+            self._solve(work, weights, seed, limits, ask, room)
+            verdict = self._verify(work, ask, weights, limits)
+            self._refuse_if_changed(form.index, probabilities, predicted, verdict)
+            sensitivity = self._sensitivity(work, ask, weights, verdict, room)
         return self._assemble(form, probabilities, predicted, kinds, target, work, verdict, sensitivity)
 
-    def _room(self) -> kernel.Scratch | None:
-        """Room on the table for the thread that asks; it is given back, since that of a forest takes megabytes."""
-        if self._table is None or self._axes is None:
-            return None
-        try:
-            return self._rooms.pop()
-        except IndexError:
-            return refine.scratch_for(self._table, self._axes, self._plan)
-
     def _solve(
-        self,
-        work: Work,
-        plan: Plan,
-        weights: kernel.Weights,
-        seed: int,
-        limits: Limits,
-        ask: _Asking,
-        scratch: kernel.Scratch | None,
+        self, work: Work, weights: kernel.Weights, seed: int, limits: Limits, ask: Asking, room: kernel.Scratch | None
     ) -> None:
         """Search, then refine; on a table refine, then search for what has no example yet."""
-        table, axes, refined = self._table, self._axes, self.options.refine
+        copied, plan, row = self._model.copy, self._plan, work.best.row
         log_density = self._log_density(ask)
         answers: search.Ask = ask
-        if table is not None and axes is not None:
-            answers = partial(search.ask_table, table, axes, plan, work.problems)
-        by_profiles = table is not None and axes is not None and refined and not refine.solves(table)
+        if copied is not None:
+            answers = partial(search.ask_table, copied.table, copied.axes, plan, work.problems)
+        by_profiles = copied is not None and self.options.refine and not refine.solves(copied.table)
         if not by_profiles or log_density is not None:  # else the first profile tells what the anchor is
             search.begin(work, plan, weights, answers)  # a single tree has none, and may come to that leaf last
         if limits.passed:
-            work.best.row["exhausted"][work.open] = True
+            row["exhausted"][work.open] = True
         if not work.open.size:
             return
 
         def hunt() -> None:
-            if table is not None and axes is not None and log_density is None:
-                search.compiled(work, table, axes, plan, weights, self._schedule(seed))
+            if copied is not None and log_density is None:
+                search.compiled(work, copied.table, copied.axes, plan, weights, self._schedule(seed))
             else:
                 search.lockstep(work, plan, weights, self._schedule(seed), answers, limits, log_density)
 
-        begun = work.best.row["done"].copy()
-        if table is None or axes is None or scratch is None or not refined:
-            hunt()
-            if refined:
-                refine.batched(work, plan, weights, answers, limits)
+        begun = row["done"].copy()
+        if copied is not None and room is not None and self.options.refine:
+            self._by_profiles(copied, work, weights, room, hunt)
         else:
-            # profiles are nearly free on a table, and nearer than what a search finds, which is left the rest
-            refine.on_table(work, table, axes, plan, weights, self.options, scratch)
-            row = work.best.row
-            found = np.isfinite(row["cost"]) & ~row["done"]
-            row["done"] |= found  # so that a row takes the same way alone and beside one without a result
-            if work.open.size:
-                hunt()
-                refine.on_table(work, table, axes, plan, weights, self.options, scratch, max_rounds=0)
-            row["done"] &= ~found
-        if refined and log_density is not None:
-            row = work.best.row
+            hunt()
+            if self.options.refine:
+                refine.batched(work, plan, weights, answers, limits)
+        if self.options.refine and log_density is not None:
             nearest = row["done"] & ~begun & np.isfinite(row["cost"])  # proved so, but not the likeliest in reach
             row["done"][nearest] = row["proved"][nearest] = False
             likely.toward_density(work, plan, weights, answers, log_density, limits)
 
-    def _log_density(self, ask: _Asking) -> Any:
+    def _by_profiles(
+        self, copied: Copy, work: Work, weights: kernel.Weights, room: kernel.Scratch, hunt: Callable[[], None]
+    ) -> None:
+        """Refine on a table, where profiles are nearly free and nearer than a search, which is left the rest."""
+        on_table = partial(refine.on_table, work, copied.table, copied.axes, self._plan, weights, self.options, room)
+        on_table()
+        with work.set_aside(work.found):  # so that a row takes the same way alone and beside one without a result
+            if work.open.size:
+                hunt()
+                on_table(max_rounds=0)
+
+    def _log_density(self, ask: Asking) -> Any:
         density = self._density
         if density is None or self.options.density_weight == 0.0:
             return None
@@ -438,81 +317,31 @@ class Explainer:
             return lambda numbers, rows: density.of_numbers(numbers)
         return lambda numbers, rows: np.asarray(density.log_density(ask.table_of(numbers, rows)), dtype=np.float64)
 
-    def _answer(self, form: Form, asked: Any, read: F8 | None) -> tuple[F8, I8]:
-        """Probabilities of rows, and their classes as the model's own predict decides them."""
-        if read is not None and isinstance(self.oracle, TreeOracle) and form.has_background_dtypes:
-            probabilities = self.oracle.link(self.oracle.raw_scores_of(read))
-        else:
-            probabilities = self.oracle.predict_proba(asked)
-        return probabilities, self._labels(probabilities, asked)
-
-    def _labels(self, probabilities: F8, asked: Any) -> I8:
-        """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
-        known = getattr(self._live, "by_probability", False)
-        if known or (self._axes is not None and self._follows_argmax and not _unsure(probabilities).any()):
-            return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
-        with self._turn():
-            return _predict(self._live, asked)
-
-    def _turn(self) -> contextlib.AbstractContextManager[Any]:
-        """The turn of one thread to ask a model that was read as a table; others may be services, and take long."""
-        return contextlib.nullcontext() if self._axes is None else ONE_AT_A_TIME
-
-    def _verify(
-        self,
-        work: Work,
-        ask: _Asking,
-        plan: Plan,
-        weights: kernel.Weights,
-        limits: Limits,
-        probabilities: F8,
-        predicted: I8,
-    ) -> _Verdict:
+    def _verify(self, work: Work, ask: Asking, weights: kernel.Weights, limits: Limits) -> Verdict:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
-        found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-        verdict = self._judge(work, ask, found)
-        self._refuse_if_changed(ask.form.index, probabilities, predicted, verdict)
-        failed = found[~verdict.holds]
+        row = work.best.row
+        verdict = judged(ask, work)
+        failed = work.found[~verdict.holds]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
             again = Work.on(problem.select(work.problems, failed), limits)
-            row = again.best.row
-            row["n_queries"] = work.best.row["n_queries"][failed]  # one budget for both searches
-            row["exhausted"] = work.best.row["exhausted"][failed] | (row["n_queries"] >= again.best.max_queries)
-            live = _Asking(self, ask.form, ask.owners[failed], live=True)
-            refine.batched(again, plan, weights, live, limits)
+            other = again.best.row
+            other["n_queries"] = row["n_queries"][failed]  # one budget for both searches
+            other["exhausted"] = row["exhausted"][failed] | (other["n_queries"] >= again.best.max_queries)
+            live = Asking(ask.model, ask.form, ask.owners[failed], live=True)
+            refine.batched(again, self._plan, weights, live, limits)
             work.best.numbers[failed] = again.best.numbers
-            work.best.row[failed] = row
-            work.best.row["proved"][failed] = False
-            found = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-            verdict = self._judge(work, ask, found)
-            failed = found[~verdict.holds]
+            row[failed] = other
+            row["proved"][failed] = False
+            verdict = judged(ask, work)
+            failed = work.found[~verdict.holds]
         if not failed.size:
             return verdict
-        work.best.row["cost"][failed] = np.inf
-        work.best.row["proved"][failed] = False
+        row["cost"][failed] = np.inf
+        row["proved"][failed] = False
         return verdict.upheld
 
-    def _judge(self, work: Work, ask: _Asking, found: I8) -> _Verdict:
-        """One call of the model with the rows and all examples found for them, which are shown by their cells."""
-        n_rows = len(ask.form)
-        owners = np.concatenate([np.arange(n_rows), ask.owners[found]])
-        numbers = np.concatenate([ask.form.numbers, work.best.numbers[found]])
-        asked, shown = ask.form.shown(numbers, owners)
-        with self._turn():
-            answers = self._live.predict_proba(asked)
-        labels = self._labels(answers, asked)
-        wanted = work.problems.row[found]
-        return _Verdict(
-            shown=shown[n_rows:],
-            probabilities=np.asarray(answers[n_rows:], dtype=np.float64),
-            labels=labels[n_rows:],
-            holds=(labels[n_rows:] == wanted["goal"]) == (wanted["keep"] == 1),
-            own_probabilities=answers[:n_rows],
-            own_labels=labels[:n_rows],
-        )
-
-    def _refuse_if_changed(self, index: Sequence[Any], before: F8, predicted: I8, verdict: _Verdict) -> None:
+    def _refuse_if_changed(self, index: Sequence[Any], before: F8, predicted: I8, verdict: Verdict) -> None:
         gap = np.abs(before - verdict.own_probabilities).max(axis=1)
         wrong = np.flatnonzero((gap > CHANGED) | (verdict.own_labels != predicted))
         if wrong.size:
@@ -542,13 +371,13 @@ class Explainer:
         kinds: Sequence[str],
         target: int | None,
         work: Work,
-        verdict: _Verdict,
+        verdict: Verdict,
         sensitivity: F8,
     ) -> list[Explanation]:
         """Results, from arrays to what a person reads."""
         cells, base_cells = form.cells, self._bases(form)
         columns, names, index = form.columns, form.columns.tolist(), list(form.index)
-        found = np.flatnonzero(np.isfinite(work.best.row["cost"])).tolist()
+        found = work.found.tolist()
         place = {p: at for at, p in enumerate(found)}  # of each example among those that are shown
         originals, bases = rows_of(cells, columns, index), rows_of(base_cells, columns, index)
         examples = rows_of(verdict.shown, columns, [index[p // len(kinds)] for p in found])
@@ -617,29 +446,23 @@ class Explainer:
         return moved
 
     def _sensitivity(
-        self,
-        form: Form,
-        work: Work,
-        plan: Plan,
-        weights: kernel.Weights,
-        verdict: _Verdict,
-        n_kinds: int,
-        scratch: kernel.Scratch | None,
+        self, work: Work, ask: Asking, weights: kernel.Weights, verdict: Verdict, room: kernel.Scratch | None
     ) -> F8:
         """Per problem and feature, what moving that feature alone can change in the example's probability."""
         sensitivity = np.zeros(work.problems.anchor.shape)
-        rows = np.flatnonzero(np.isfinite(work.best.row["cost"]))
-        if not rows.size:
+        found, plan, copied = work.found, self._plan, self._model.copy
+        if not found.size:
             return sensitivity
-        numbers, goal = work.best.numbers[rows], verdict.labels
-        if self._axes is not None and self._table is not None and scratch is not None:
+        numbers, goal = work.best.numbers[found], verdict.labels
+        if copied is not None and room is not None:
             codes = np.empty(numbers.shape)
-            kernel.code_rows(plan, self._axes.level_code, work.problems, rows, numbers, codes)
+            kernel.code_rows(plan, copied.axes.level_code, work.problems, found, numbers, codes)
             free = problem.free_problems(self.features, plan, numbers, codes, goal)
-            sensitivity[rows] = refine.sensitivity_on_table(free, self._table, self._axes, plan, weights, scratch)
+            sensitivity[found] = refine.sensitivity_on_table(free, copied.table, copied.axes, plan, weights, room)
         else:
             free = problem.free_problems(self.features, plan, numbers, numbers, goal)
-            sensitivity[rows] = refine.sensitivity_asked(free, plan, weights, _Asking(self, form, rows // n_kinds))
+            there = Asking(ask.model, ask.form, ask.owners[found])
+            sensitivity[found] = refine.sensitivity_asked(free, plan, weights, there)
         return sensitivity
 
     def _checked_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
@@ -665,7 +488,7 @@ class Explainer:
     ) -> dict[str, Any]:
         import macem
 
-        model = getattr(self._live, "model", self.oracle)
+        model = getattr(self._model.live, "model", self.oracle)
         return {
             "macem": macem.__version__,
             "model": f"{type(model).__module__}.{type(model).__qualname__}",
@@ -682,64 +505,6 @@ class Explainer:
             "seconds": seconds,
             "versions": _versions(),
         }
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    """What the user's own model says of the m examples, and of the n rows themselves."""
-
-    shown: NDArray[Any]  # (m, d), their cells
-    probabilities: F8  # (m, k)
-    labels: I8  # (m,)
-    holds: NDArray[np.bool_]  # (m,)
-    own_probabilities: F8  # (n, k)
-    own_labels: I8  # (n,)
-
-    @property
-    def upheld(self) -> _Verdict:
-        """The same of the examples that hold alone."""
-        kept = self.holds
-        return replace(
-            self,
-            shown=self.shown[kept],
-            probabilities=self.probabilities[kept],
-            labels=self.labels[kept],
-            holds=kept[kept],
-        )
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """Asks the oracle about numbers, in the user's own form; equal questions are asked once."""
-
-    explainer: Explainer
-    form: Form
-    owners: I8  # the row of the form behind each problem
-    live: bool = False
-
-    def __call__(self, numbers: F8, rows: I8) -> F8:
-        owners = self.owners[rows]
-        fingerprints = np.empty(rows.size, np.uint64)
-        kernel.fingerprint_rows(np.ascontiguousarray(numbers), owners, fingerprints)
-        place, distinct = pd.factorize(fingerprints)
-        if distinct.size < place.size:  # neighbours stay so: a forest walks them in any other order 1.37 times as long
-            first = np.unique(place, return_index=True)[1]
-            numbers, owners = numbers[first], owners[first]
-        explainer = self.explainer
-        oracle = explainer._live if self.live else explainer.oracle
-        asked = self.form.asked(numbers, owners)
-        probabilities = oracle.predict_proba(asked)
-        surely = getattr(explainer._live, "by_probability", False)
-        if not surely and (self.live or not explainer._follows_argmax):
-            # the model's own verdict counts, so its class is lifted to the top
-            labels = _predict(explainer._live, asked)
-            probabilities = probabilities.copy()
-            probabilities[np.arange(labels.size), labels] = probabilities.max(axis=1) + SURE
-        return probabilities[place]
-
-    def table_of(self, numbers: F8, rows: I8) -> pd.DataFrame:
-        """The user's table of numbers, each row in the form of the row that it belongs to."""
-        return self.form.frame(numbers, self.owners[rows])
 
 
 @cache
@@ -779,21 +544,6 @@ def warm_up() -> None:
 
 def _as_floats(X: Any) -> F8:
     return np.asarray(X, dtype=np.float64)
-
-
-def _predict(live: Any, table: Any) -> I8:
-    """Classes as positions; an oracle without predict decides by the largest probability."""
-    if hasattr(live, "predict"):
-        return np.asarray(live.predict(table), dtype=np.int64)
-    return np.asarray(live.predict_proba(table).argmax(axis=1), dtype=np.int64)
-
-
-def _unsure(probabilities: F8) -> NDArray[np.bool_]:
-    """Rows whose two top classes are so close that the model's own rule must decide."""
-    if probabilities.shape[1] < 2:
-        return np.zeros(probabilities.shape[0], bool)
-    top = np.partition(probabilities, -2, axis=1)
-    return top[:, -1] - top[:, -2] < SURE
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,19 @@ class Work:
     def open(self) -> I8:
         """Problems that may still be worked on."""
         return np.flatnonzero(~(self.best.row["done"] | self.best.row["exhausted"]))
+
+    @property
+    def found(self) -> I8:
+        """Problems that have an example."""
+        return np.flatnonzero(np.isfinite(self.best.row["cost"]))
+
+    @contextmanager
+    def set_aside(self, rows: I8) -> Iterator[None]:
+        """Take problems for done meanwhile."""
+        done = self.best.row["done"][rows]
+        self.best.row["done"][rows] = True
+        yield
+        self.best.row["done"][rows] = done
 
 
 def schedule_for(plan: Plan, options: SearchOptions, seed: int, n_samples: int = 1) -> Schedule:

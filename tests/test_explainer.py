@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer, SearchOptions, Status, oracle_for
-from macem import explainer as explaining
+from macem import model as models
 from macem.errors import DataError, ModelChangedError, OptionError, OracleError, TableMismatchWarning
 from macem.results import Explanations, cells_of, rows_of
 
@@ -187,11 +187,11 @@ def test_a_level_that_the_model_refuses_is_named_before_any_work(as_array: bool)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_child_does_not_wait_for_a_thread_that_it_has_not() -> None:
-    with explaining.ONE_AT_A_TIME, warnings.catch_warnings():
+    with models.ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, since Python 3.12
         child = os.fork()
         if child == 0:
-            os._exit(0 if explaining.ONE_AT_A_TIME.acquire(blocking=False) else 1)
+            os._exit(0 if models.ONE_AT_A_TIME.acquire(blocking=False) else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -336,7 +336,7 @@ def test_other_options_are_those_of_a_new_explainer(credit: tuple[Any, pd.DataFr
     model, X = credit
     explainer.explain(X[:3])  # draws the schedule of its own options
     options = SearchOptions(n_steps=7, n_directions=5, refine=False)
-    asked = model if explainer._axes is not None else model.predict_proba
+    asked = model if explainer._model.copy is not None else model.predict_proba
     found = explainer.with_options(options).explain(X[:3])
     assert_same(found, Explainer(asked, X, options=options).explain(X[:3]))
     assert explainer.options == QUICK

@@ -99,7 +99,7 @@ def warn_of_labels(oracle: Oracle, probabilities: F8) -> None:
             'with predict_proba (MLflow does for models logged with pyfunc_predict_fn="predict_proba"); if it is a '
             "classifier that is always sure, let it say so with a column for each class.",
             LabelsWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
