@@ -112,7 +112,8 @@ class OnTable:
 
     def __init__(self, model: Any, X: np.ndarray) -> None:
         self.explainer = macem.Explainer(model, X)
-        self.table, self.axes, self.plan = self.explainer._table, self.explainer._axes, self.explainer.encoding.plan
+        copied = self.explainer._model.copy
+        self.table, self.axes, self.plan = copied.table, copied.axes, copied.plan
         self.weights = problem.weights_from(self.explainer.options)
 
     def problems(self, X: np.ndarray) -> kernel.Problems:
