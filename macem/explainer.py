@@ -72,8 +72,9 @@ class Explainer:
 
     Raises
     ------
-    DataError, OptionError, ModelError
-        Before any work, with a message that names the column, the value and the remedy.
+    DataError, OptionError, ModelError, OracleError
+        Before any work, with a message that names the column, the value and the remedy; the last if the model fails on
+        rows of the background.
 
     Notes
     -----
@@ -321,7 +322,7 @@ class Explainer:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
         row = work.best.row
         verdict = judged(ask, work)
-        failed = work.found[~verdict.holds]
+        failed = verdict.found[~verdict.holds]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
             again = Work.on(problem.select(work.problems, failed), limits)
@@ -334,7 +335,7 @@ class Explainer:
             row[failed] = other
             row["proved"][failed] = False
             verdict = judged(ask, work)
-            failed = work.found[~verdict.holds]
+            failed = verdict.found[~verdict.holds]
         if not failed.size:
             return verdict
         row["cost"][failed] = np.inf
@@ -377,7 +378,7 @@ class Explainer:
         """Results, from arrays to what a person reads."""
         cells, base_cells = form.cells, self._bases(form)
         columns, names, index = form.columns, form.columns.tolist(), list(form.index)
-        found = work.found.tolist()
+        found = verdict.found.tolist()
         place = {p: at for at, p in enumerate(found)}  # of each example among those that are shown
         originals, bases = rows_of(cells, columns, index), rows_of(base_cells, columns, index)
         examples = rows_of(verdict.shown, columns, [index[p // len(kinds)] for p in found])
@@ -450,7 +451,7 @@ class Explainer:
     ) -> F8:
         """Per problem and feature, what moving that feature alone can change in the example's probability."""
         sensitivity = np.zeros(work.problems.anchor.shape)
-        found, plan, copied = work.found, self._plan, self._model.copy
+        found, plan, copied = verdict.found, self._plan, self._model.copy
         if not found.size:
             return sensitivity
         numbers, goal = work.best.numbers[found], verdict.labels

@@ -181,6 +181,7 @@ class Asking:
 class Verdict:
     """What the user's own model says of the m examples, and of the n rows themselves."""
 
+    found: I8  # (m,), their problems
     shown: NDArray[Any]  # (m, d), their cells
     probabilities: F8  # (m, k)
     labels: I8  # (m,)
@@ -194,6 +195,7 @@ class Verdict:
         kept = self.holds
         return replace(
             self,
+            found=self.found[kept],
             shown=self.shown[kept],
             probabilities=self.probabilities[kept],
             labels=self.labels[kept],
@@ -210,6 +212,7 @@ def judged(ask: Asking, work: Work) -> Verdict:
     answers, labels = ask.model.verdict(asked)
     wanted = work.problems.row[found]
     return Verdict(
+        found=found,
         shown=shown[n_rows:],
         probabilities=np.asarray(answers[n_rows:], dtype=np.float64),
         labels=labels[n_rows:],
