@@ -259,8 +259,7 @@ class Explainer:
             work.best.row["done"][there] = work.best.row["proved"][there] = True
         with nullcontext() if model.copy is None else model.copy.room() as room:
             self._solve(work, weights, seed, limits, ask, room)
-            verdict = self._verify(work, ask, weights, limits)
-            self._refuse_if_changed(form.index, probabilities, predicted, verdict)
+            verdict = self._verify(work, ask, weights, limits, probabilities, predicted)
             sensitivity = self._sensitivity(work, ask, weights, verdict, room)
         return self._assemble(form, probabilities, predicted, kinds, target, work, verdict, sensitivity)
 
@@ -318,10 +317,13 @@ class Explainer:
             return lambda numbers, rows: density.of_numbers(numbers)
         return lambda numbers, rows: np.asarray(density.log_density(ask.table_of(numbers, rows)), dtype=np.float64)
 
-    def _verify(self, work: Work, ask: Asking, weights: kernel.Weights, limits: Limits) -> Verdict:
+    def _verify(
+        self, work: Work, ask: Asking, weights: kernel.Weights, limits: Limits, probabilities: F8, predicted: I8
+    ) -> Verdict:
         """Ask the user's own model about every example as it will be shown; only that verdict counts."""
         row = work.best.row
         verdict = judged(ask, work)
+        self._refuse_if_changed(ask.form.index, probabilities, predicted, verdict)
         failed = verdict.found[~verdict.holds]
         if failed.size and self.options.refine:
             # the table said so and the model does not (a tie, say): search again by asking the model itself
