@@ -689,6 +689,22 @@ def test_services_that_cannot_be_asked(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("classes", ["bad", "bad,good,x", "bad,bad"])
+def test_classes_that_do_not_fit_a_service(folder: Path, classes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("httpx")
+    with Service(joblib.load("model.joblib")) as service:
+        worker = Thread(target=service.serve_forever)
+        worker.start()
+        try:
+            assert explain("--drop", "target", "--classes", classes, model=service.url) == cli.REFUSED
+        finally:
+            service.shutdown()
+            worker.join()
+    said = capsys.readouterr().err
+    assert "--classes" in said
+    assert str(classes.split(",")) in said
+
+
 # A process that dies at a call of macem's own code, wherever it falls: of explaining, of writing, or of joining.
 KILLED = """
 import os, signal, sys

@@ -26,6 +26,7 @@ __all__ = ["RemoteModel", "shown_address"]
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a request is repeated; doubled each time
 BUSY = {429, 503}
 PROBABILITY_OUTPUTS = ("predict_proba", "probabilities", "output_probability")
+CHOOSE_OUTPUT = "Say with output= (--output-name) which one holds the probabilities."
 
 DATATYPES = {
     "BOOL": np.bool_,
@@ -61,11 +62,13 @@ class RemoteModel:
     model_name : str, optional
         For v2, where `url` is the server's.
     classes : array-like, shape (n_classes,), optional
-        Labels of the probability columns; 0 … n_classes - 1 by default.
+        Labels of the probability columns; 0 … n_classes - 1 by default. Where the service answers with objects
+        (``{"good": 0.3, "bad": 0.7}``), these are the names in them, as text, and columns are taken by name.
     columns : sequence of str, optional
         Names of the columns, for arrays sent to a model that knows columns by name.
     output : str, optional
-        For v2, the output that holds probabilities; by default found in the model's metadata, else "predict_proba".
+        For v2, the output that holds probabilities; by default found in the model's metadata, else "predict_proba",
+        else the only output of floating-point numbers.
     batch_size : int
         Rows per request.
     timeout : float
@@ -119,8 +122,9 @@ class RemoteModel:
         self.n_requests = 0
         self._client: httpx.Client | None = None
         self._metadata: dict[str, Any] | None = None
+        self._has_answered = False
         if classes is not None:
-            self.classes_ = np.asarray(classes)
+            self.classes_ = _labels(classes)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """Ask the service for class probabilities.
@@ -139,13 +143,17 @@ class RemoteModel:
         ------
         OracleError
             If the service cannot be reached, refuses the request, stays busy, or answers with anything but numbers.
+        OptionError
+            If its first answer does not fit `classes` or `output`.
         """
         table = self._table(X)
         if len(table) == 0:
             return np.empty((0, len(getattr(self, "classes_", ()))))
         rows = getattr(table, "iloc", table)
         parts = [rows[first : first + self.batch_size] for first in range(0, len(table), self.batch_size)]
-        return np.concatenate([self._ask(part) for part in parts])
+        answer = np.concatenate([self._ask(part) for part in parts])
+        self._has_answered = True
+        return answer
 
     def close(self) -> None:
         """Close the connections; they open again with the next request."""
@@ -180,6 +188,17 @@ class RemoteModel:
         return array if array.dtype.kind in "biuf" else pd.DataFrame(array).infer_objects()
 
     def _ask(self, table: Any) -> NDArray[Any]:
+        numbers = self._ask_by_protocol(table)
+        n_columns, n_classes = numbers.size // len(table), len(getattr(self, "classes_", ())) or None
+        if n_classes not in (None, n_columns) and (n_columns, n_classes) != (1, 2):
+            answered = f"answered {n_columns} number{'' if n_columns == 1 else 's'} per row"
+            self._misfit(
+                f"{answered}, and classes= (--classes) names {self.classes_.tolist()}",
+                "Name one class per column, in the order of the columns.",
+            )
+        return numbers
+
+    def _ask_by_protocol(self, table: Any) -> NDArray[Any]:
         if self.protocol == "mlflow":
             return self._from_mlflow(self._post(_mlflow_request(table)), len(table))
         request = {"inputs": list(self._inputs(table)), "outputs": [{"name": self._output()}]}
@@ -244,6 +263,11 @@ class RemoteModel:
     def _fail(self, what: str, remedy: str, error: Exception | None = None) -> NoReturn:
         raise OracleError(f"The service {shown_address(self.url)} {what}. {remedy}") from error
 
+    def _misfit(self, what: str, remedy: str) -> NoReturn:
+        """Refuse an option that the first answer does not fit; a later one that does not is the service's fault."""
+        kind = OracleError if self._has_answered else OptionError
+        raise kind(f"The service {shown_address(self.url)} {what}. {remedy}")
+
     def _quote(self, text: object) -> str:
         """The beginning of what the service or httpx said; where that repeats the address, without its secrets."""
         quoted = str(text)
@@ -267,7 +291,7 @@ class RemoteModel:
         names = [output["name"] for output in self._model()["outputs"]]
         known = [name for name in PROBABILITY_OUTPUTS if name in names]
         if not known and len(names) > 1:
-            self._fail(f"has the outputs {names}", "Say with output= which one holds the probabilities.")
+            self._misfit(f"has the outputs {self._quote(names)}", CHOOSE_OUTPUT)
         return (known or names or ["predict_proba"])[0]
 
     def _inputs(self, table: Any) -> Iterator[dict[str, Any]]:
@@ -332,8 +356,7 @@ class RemoteModel:
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not outputs or not _are_dicts(outputs):
             self._fail(f"answered without outputs: {self._quote(answer)}", "Check the address.")
-        wanted = [output for output in outputs if output.get("name") == self._output()] or outputs
-        output = wanted[0]
+        output = self._chosen(outputs)
         datatype, shape = str(output.get("datatype")), output.get("shape")
         if datatype not in DATATYPES or not datatype.startswith("FP"):
             self._fail(
@@ -346,7 +369,30 @@ class RemoteModel:
                 f"answered {n_rows} rows with shape {shape} in output {output.get('name')!r}",
                 "Let it hold one row of probabilities per row, or say with output= which output does.",
             )
-        return numbers.reshape(n_rows, -1)
+        numbers = numbers.reshape(n_rows, -1)
+        name = output.get("name")
+        if numbers.shape[1] == 1 and hasattr(self, "classes_") and name in _texts(self.classes_.tolist()[0]):
+            self._misfit(
+                f"answered one number per row in output {name!r}, which bears the name of the first class",
+                "Such a number is read as the probability of the second class: give classes= (--classes) in the other "
+                "order.",
+            )
+        return numbers
+
+    def _chosen(self, outputs: list[dict[str, Any]]) -> dict[str, Any]:
+        """The output of probabilities: by its name, else the only one that can be."""
+        names = [output.get("name") for output in outputs]
+        wanted = [self.output] if self.output is not None else [self._output(), *PROBABILITY_OUTPUTS]
+        for name in wanted:
+            if name in names:
+                return outputs[names.index(name)]
+        if self.output is not None:
+            self._misfit(f"has no output {self.output!r}; it answered with {self._quote(names)}", CHOOSE_OUTPUT)
+        able = [output for output in outputs if str(output.get("datatype")).startswith("FP")] or outputs[:1]
+        if len(able) > 1:
+            names = [output.get("name") for output in able]
+            self._misfit(f"answered with the outputs {self._quote(names)}", CHOOSE_OUTPUT)
+        return able[0]
 
     # MLflow
 
@@ -354,10 +400,30 @@ class RemoteModel:
         predictions = answer.get("predictions") if isinstance(answer, dict) else None
         if not isinstance(predictions, list) or len(predictions) != n_rows:
             self._fail(f"answered without one prediction per row: {self._quote(answer)}", "Check the address.")
-        if _are_dicts(predictions):  # by name: an object has no order
-            names = list(predictions[0])
-            predictions = [[prediction.get(name) for name in names] for prediction in predictions]
-        return self._answer(predictions, n_rows)
+        return self._answer(self._by_name(predictions) if _are_dicts(predictions) else predictions, n_rows)
+
+    def _by_name(self, records: list[dict[str, Any]]) -> list[list[Any]]:
+        """Probabilities in the order of the classes, which the names must be: an object has no order of its own."""
+        labels = getattr(self, "classes_", np.arange(max(len(records[0]), 2))).tolist()
+        place = {text: position for position, label in enumerate(labels) for text in _texts(label)}
+        rows = []
+        for row, record in enumerate(records):
+            if set(record) != set(records[0]):
+                self._fail(
+                    f"answered with the names {self._quote(list(records[0]))} in its first row, and "
+                    f"{self._quote(list(record))} in row {row}",
+                    "Let it give every row the same names, those of the classes.",
+                )
+            found = {place.get(name): number for name, number in record.items()}
+            complete = set(found) == set(range(len(labels))) or (list(found) == [1] and len(labels) == 2)
+            if not complete or len(found) < len(record):
+                self._misfit(
+                    f"answered with the names {self._quote(list(record))}, and the classes are {labels}",
+                    "Name the classes as it does, in the order that you want (classes=, --classes), or let it answer "
+                    "with lists of numbers.",
+                )
+            rows.append([found[position] for position in range(len(labels)) if position in found])
+        return rows
 
     def _answer(self, data: Any, n_rows: int) -> NDArray[Any]:
         try:
@@ -436,6 +502,18 @@ def _secrets(url: str) -> list[str]:
     written = [user, *user.split(":"), *values]
     texts = {text for secret in written for text in (secret, unquote(secret), unquote_plus(secret))}
     return sorted((text for text in texts if len(text) > 3), key=len, reverse=True)  # a shorter one is in many a word
+
+
+def _labels(classes: ArrayLike) -> NDArray[Any]:
+    labels = np.asarray(classes)
+    if labels.ndim != 1 or labels.size == 0 or len(set(labels.tolist())) != labels.size:
+        raise OptionError(f"classes={labels.tolist()} (--classes). Name each class once, in the order of the columns.")
+    return labels
+
+
+def _texts(label: Any) -> set[str]:
+    """A class as an answer may write it for a name."""
+    return {str(label), str(label).lower()} if isinstance(label, bool) else {str(label)}
 
 
 def _are_dicts(values: Any) -> bool:

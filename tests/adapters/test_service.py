@@ -142,7 +142,7 @@ def test_one_declared_input_gets_all_numbers():
 
 def test_several_unknown_outputs_must_be_chosen():
     server = Server(metadata={"outputs": [{"name": "a"}, {"name": "b"}]})
-    with pytest.raises(OracleError, match=r"outputs \['a', 'b'\].*output="):
+    with pytest.raises(OptionError, match=r"outputs \['a', 'b'\].*output= \(--output-name\)"):
         server.model().predict_proba(NUMBERS)
     server.model(output="b").predict_proba(NUMBERS)
     assert server.asked[0][1]["outputs"] == [{"name": "b"}]
@@ -251,11 +251,6 @@ def v2_answer(datatype, data):
     return {"outputs": [{"name": "p", "datatype": datatype, "shape": [len(data)], "data": data}]}
 
 
-def test_mlflow_records_are_columns_in_order():
-    server = Server(answer={"predictions": [{"bad": 0.1, "good": 0.9}] * 3})
-    np.testing.assert_array_equal(server.model(MLFLOW).predict_proba(NUMBERS), [[0.1, 0.9]] * 3)
-
-
 def test_probability_of_the_second_class_alone():
     server = Server(answer={"predictions": [0.1, 0.2, 0.3]})
     oracle = oracle_for(server.model(MLFLOW, classes=["bad", "good"]))
@@ -347,10 +342,126 @@ def test_metadata_that_are_no_json():
     assert RemoteModel(V2, transport=httpx.MockTransport(answer)).predict_proba(NUMBERS).shape == (3, 2)
 
 
-def test_mlflow_records_are_read_by_name():
-    records = [{"bad": 0.1, "good": 0.9}, {"good": 0.2, "bad": 0.8}, {"bad": 0.3, "good": 0.7}]
+# Names in an answer
+
+
+@pytest.mark.parametrize(
+    ("classes", "first", "second"),
+    [
+        (["bad", "good"], "bad", "good"),
+        (["good", "bad"], "good", "bad"),
+        (None, "0", "1"),
+        ([0, 1], "0", "1"),
+        ([1, 0], "1", "0"),
+        (["0", "1"], "0", "1"),
+        ([False, True], "false", "true"),
+        ([False, True], "False", "True"),
+    ],
+)
+def test_mlflow_records_are_read_by_the_names_of_the_classes(classes, first, second):
+    records = [{second: 0.9, first: 0.1}, {first: 0.8, second: 0.2}, {second: 0.7, first: 0.3}]
     server = Server(answer={"predictions": records})
-    np.testing.assert_array_equal(server.model(MLFLOW).predict_proba(NUMBERS)[:, 1], [0.9, 0.2, 0.7])
+    answer = server.model(MLFLOW, classes=classes).predict_proba(NUMBERS)
+    np.testing.assert_array_equal(answer, [[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
+
+
+@pytest.mark.parametrize(("classes", "name"), [(["bad", "good"], "good"), (None, "1")])
+def test_mlflow_records_of_the_second_class_alone(classes, name):
+    server = Server(answer={"predictions": [{name: 0.25}] * 3})
+    oracle = oracle_for(server.model(MLFLOW, classes=classes))
+    np.testing.assert_array_equal(oracle.predict_proba(NUMBERS), [[0.75, 0.25]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("classes", "record", "names"),
+    [
+        (None, {"bad": 0.1, "good": 0.9}, r"\['bad', 'good'\], and the classes are \[0, 1\]"),
+        (["bad", "good"], {"0": 0.1, "1": 0.9}, r"\['0', '1'\], and the classes are \['bad', 'good'\]"),
+        (["bad", "good"], {"bad": 0.1, "okay": 0.9}, r"\['bad', 'okay'\]"),
+        (["bad", "good"], {"bad": 0.1, "good": 0.8, "?": 0.1}, r"\['bad', 'good', '\?'\]"),
+        (["bad", "fair", "good"], {"bad": 0.1, "good": 0.9}, r"\['bad', 'good'\]"),
+        (["bad", "fair", "good"], {"fair": 0.1}, r"\['fair'\]"),
+        (["bad", "good"], {"bad": 0.1}, r"\['bad'\]"),
+        (None, {"0": 0.1}, r"\['0'\]"),
+        (None, {"p": 0.1}, r"\['p'\]"),
+        (["bad", "good"], {}, r"\[\]"),
+        ([False, True], {"false": 0.1, "true": 0.1, "True": 0.8}, r"\['false', 'true', 'True'\]"),
+    ],
+)
+def test_records_of_other_names_are_refused(classes, record, names):
+    server = Server(answer={"predictions": [record] * 3})
+    with pytest.raises(OptionError, match=rf"{MLFLOW} answered with the names {names}.* \(classes=, --classes\)"):
+        server.model(MLFLOW, classes=classes).predict_proba(NUMBERS)
+
+
+def test_records_whose_names_differ_between_rows():
+    server = Server(answer={"predictions": [{"bad": 0.1, "good": 0.9}] * 2 + [{"bad": 1.0}]})
+    with pytest.raises(OracleError, match=r"\['bad', 'good'\] in its first row, and \['bad'\] in row 2\."):
+        server.model(MLFLOW, classes=["bad", "good"]).predict_proba(NUMBERS)
+
+
+def output(name, datatype="FP64", data=(0.25, 0.75) * 3):
+    return {"name": name, "datatype": datatype, "shape": [3, len(data) // 3], "data": list(data)}
+
+
+LABELS = [output("label", "INT64", [1, 1, 1]), output("text", "BYTES", ["a", "b", "a"])]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "outputs"),
+    [
+        (None, [output("scores")]),
+        (None, [*LABELS, output("scores")]),
+        (None, [output("noise", data=[0.5] * 6), output("probabilities")]),
+        (None, [output("probabilities", data=[0.5] * 6), output("predict_proba")]),
+        ("scores", [output("predict_proba", data=[0.5] * 6), output("scores")]),
+    ],
+)
+def test_the_output_of_probabilities_is_found(chosen, outputs):
+    answer = Server(answer={"outputs": outputs}).model(output=chosen).predict_proba(NUMBERS)
+    np.testing.assert_array_equal(answer, [[0.25, 0.75]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "outputs", "message"),
+    [
+        ("probz", [output("noise"), output("probs")], r"no output 'probz'; it answered with \['noise', 'probs'\]"),
+        ("probz", [output("probs")], r"no output 'probz'; it answered with \['probs'\]"),
+        (None, [*LABELS, output("noise"), output("probs", "FP32")], r"with the outputs \['noise', 'probs'\]"),
+    ],
+)
+def test_an_output_that_must_be_chosen(chosen, outputs, message):
+    with pytest.raises(OptionError, match=rf"{message}\. Say with output= \(--output-name\)"):
+        Server(answer={"outputs": outputs}).model(output=chosen).predict_proba(NUMBERS)
+
+
+def test_a_single_output_by_the_name_of_a_class():
+    server = Server(answer={"outputs": [output("bad", data=[0.25] * 3)]})
+    with pytest.raises(OptionError, match=r"output 'bad', which bears the name of the first class.*--classes"):
+        server.model(classes=["bad", "good"]).predict_proba(NUMBERS)
+    for classes in (["good", "bad"], None):
+        assert server.model(classes=classes).predict_proba(NUMBERS).tolist() == [[0.25]] * 3
+
+
+@pytest.mark.parametrize("url", [V2, MLFLOW])
+@pytest.mark.parametrize("classes", [["bad"], ["bad", "fair", "good"]])
+def test_classes_that_are_not_as_many_as_the_columns(server, url, classes):
+    with pytest.raises(OptionError, match=rf"answered 2 numbers per row, and classes= \(--classes\) names \{classes}"):
+        server.model(url, classes=classes).predict_proba(NUMBERS)
+
+
+def test_one_number_per_row_is_for_two_classes():
+    server = Server(answer={"predictions": [0.1, 0.2, 0.3]})
+    with pytest.raises(OptionError, match="answered 1 number per row"):
+        server.model(MLFLOW, classes=["bad", "fair", "good"]).predict_proba(NUMBERS)
+
+
+def test_what_fitted_the_first_answer_is_no_wrong_option_later(server):
+    model = server.model(MLFLOW, classes=["bad", "good"])
+    model.predict_proba(NUMBERS)
+    server.answer = {"predictions": [[0.2, 0.3, 0.5]] * 3}
+    with pytest.raises(OracleError, match="answered 3 numbers per row"):
+        model.predict_proba(NUMBERS)
 
 
 # Addresses and options
@@ -388,6 +499,9 @@ def test_addresses(url, options, endpoint):
         (V2, {"batch_size": "many"}, "batch_size=many"),
         (V2, {"retries": float("nan")}, "retries=nan"),
         (V2, {"timeout": None}, "timeout=None"),
+        (V2, {"classes": ["bad", "bad"]}, r"classes=\['bad', 'bad'\] \(--classes\)"),
+        (V2, {"classes": []}, r"classes=\[\]"),
+        (V2, {"classes": "bad"}, "classes=bad"),
         (None, {}, "url=None is no address"),
         ("http://[host/invocations", {}, "'http://\\[host/invocations' is no address"),
     ],
