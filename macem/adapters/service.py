@@ -72,7 +72,7 @@ class RemoteModel:
     batch_size : int
         Rows per request.
     timeout : float
-        Seconds to wait for an answer.
+        Seconds for one request and the whole of its answer.
     retries : int
         How often a request is repeated while the service is busy.
     headers : mapping, optional
@@ -217,11 +217,10 @@ class RemoteModel:
 
     def _request(self, method: str, url: str, content: str | None = None) -> httpx.Response:
         """Send a request, and again while the service is busy."""
-        client = self._connect()
         for attempt in range(self.retries + 1):
             self.n_requests += 1
             try:
-                answer = client.request(method, url, content=content, headers={"Content-Type": "application/json"})
+                answer = self._send(method, url, content)
             except Exception as error:
                 if not type(error).__module__.startswith("httpx"):
                     raise
@@ -234,6 +233,27 @@ class RemoteModel:
                 return answer
             self.sleep(_wait(answer.headers.get("Retry-After"), attempt))
         raise AssertionError("unreachable")
+
+    def _send(self, method: str, url: str, content: str | None) -> httpx.Response:
+        """Send one request and read its answer before the time is up; httpx itself gives that time to every read.
+
+        It is looked at when the head is there and after every read of the body, so what is late ends at the read after.
+        """
+        deadline = time.monotonic() + self.timeout
+
+        def keep_time() -> None:
+            if time.monotonic() > deadline:
+                self._fail(
+                    f"did not answer wholly within {self.timeout} s",
+                    "Give it more time (timeout=), or ask for less at a time (batch_size=).",
+                )
+
+        headers = {"Content-Type": "application/json"}
+        with self._connect().stream(method, url, content=content, headers=headers) as answer:
+            keep_time()
+            answer.stream = _timed(answer.stream, keep_time)
+            answer.read()
+        return answer
 
     def _connect(self) -> httpx.Client:
         if self._client is None:
@@ -514,6 +534,22 @@ def _labels(classes: ArrayLike) -> NDArray[Any]:
 def _texts(label: Any) -> set[str]:
     """A class as an answer may write it for a name."""
     return {str(label), str(label).lower()} if isinstance(label, bool) else {str(label)}
+
+
+def _timed(stream: Any, keep_time: Callable[[], None]) -> httpx.SyncByteStream:
+    """The bytes of a stream, as long as there is time; every read asks, whether or not it ends in text."""
+    import httpx
+
+    class Timed(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            for part in stream:
+                keep_time()
+                yield part
+
+        def close(self) -> None:
+            stream.close()
+
+    return Timed()
 
 
 def _are_dicts(values: Any) -> bool:

@@ -1,10 +1,12 @@
 """Remote models: what is sent, what is understood, when a request is repeated; and the real servers."""
 
+import gzip
 import json
 import os
 import pickle
 import socket
 import subprocess
+import time
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -242,6 +244,59 @@ def test_time_out():
     model = RemoteModel(MLFLOW, transport=httpx.MockTransport(slow), timeout=0.1)
     with pytest.raises(OracleError, match=r"ReadTimeout: timed out.*timeout=0\.1"):
         model.predict_proba(NUMBERS)
+
+
+class Drip(httpx.BaseTransport):
+    """Sends its answer byte by byte, in so many seconds each."""
+
+    def __init__(self, seconds, coding=None):
+        self.seconds, self.coding = seconds, coding
+        self.now = 0.0
+        self.closed = 0
+
+    def handle_request(self, request):
+        content = json.dumps(Server().respond(json.loads(request.content))).encode()
+        content = gzip.compress(content) if self.coding else content
+        headers = {"Content-Encoding": "gzip"} if self.coding else {}
+        return httpx.Response(200, headers=headers, stream=Bytes(self, content))
+
+
+class Bytes(httpx.SyncByteStream):
+    def __init__(self, drip, content):
+        self.drip, self.content = drip, content
+
+    def __iter__(self):
+        for byte in self.content:
+            self.drip.now += self.drip.seconds
+            yield bytes([byte])
+
+    def close(self):
+        self.drip.closed += 1
+
+
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_the_time_is_for_the_whole_answer(coding, monkeypatch):
+    drip = Drip(0.75, coding)
+    monkeypatch.setattr(time, "monotonic", lambda: drip.now)
+    model = RemoteModel(MLFLOW, transport=drip, timeout=2)
+    with pytest.raises(OracleError, match=r"did not answer wholly within 2 s\. Give it more time \(timeout=\)"):
+        model.predict_proba(NUMBERS)
+    assert (drip.now, drip.closed) == (2.25, 1)
+    drip.seconds = 2.0**-8
+    np.testing.assert_array_equal(model.predict_proba(NUMBERS), [[0.25, 0.75]] * 3)
+    assert (model.n_requests, drip.closed) == (2, 2)
+
+
+def test_the_time_before_an_answer_counts(monkeypatch):
+    now = [0.0]
+
+    def slow(request):
+        now[0] += 3.0
+        return Server()(request)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with pytest.raises(OracleError, match="within 2 s"):
+        RemoteModel(MLFLOW, transport=httpx.MockTransport(slow), timeout=2).predict_proba(NUMBERS)
 
 
 # What is understood
