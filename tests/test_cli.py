@@ -677,6 +677,8 @@ def test_a_token_reaches_the_service_and_nothing_else(
     [
         ("http://127.0.0.1:9/v2/models/m", "Authorization=x", "one has no colon"),
         ("http://127.0.0.1:9/v2/models/m", "Authorization: two\nlines", "line break"),
+        ("http://127.0.0.1:9/v2/models/m", "X-é: b", "The header 'X-é' has a name"),
+        ("http://127.0.0.1:9/v2/models/m", "Bad Name: b", "The header 'Bad Name' has a name"),
         ("http://me:secret@127.0.0.1:9/v2/models/m", "A: b", "holds a password"),
         ("http://127.0.0.1:9/model", "A: b", "protocol"),
         ("http://[127.0.0.1:9/v2/models/m", "A: b", "is no address"),

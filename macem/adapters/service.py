@@ -116,7 +116,7 @@ class RemoteModel:
         self.batch_size = int(batch_size)
         self.timeout = timeout
         self.retries = int(retries)
-        self.headers = dict(headers or {})
+        self.headers = _checked_headers(dict(headers or {}))
         self.sleep = sleep
         self.transport = transport
         self.n_requests = 0
@@ -269,6 +269,12 @@ class RemoteModel:
             self._fail(
                 f"stayed busy: {answer.status_code} after {self.retries + 1} requests",
                 "Ask for less at a time (batch_size=), or wait longer (retries=).",
+            )
+        if answer.next_request is not None:
+            where = self._quote(shown_address(str(answer.next_request.url)))
+            self._fail(
+                f"answered {answer.status_code} {answer.reason_phrase}, a redirect to {where}",
+                "It is not followed, since rows and headers would go along; if you trust that address, give it.",
             )
         if answer.status_code != 200:
             self._fail(
@@ -534,6 +540,22 @@ def _labels(classes: ArrayLike) -> NDArray[Any]:
 def _texts(label: Any) -> set[str]:
     """A class as an answer may write it for a name."""
     return {str(label), str(label).lower()} if isinstance(label, bool) else {str(label)}
+
+
+def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Headers that can be sent; what one holds is not told, and httpx would tell it."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII):
+            raise OptionError(
+                f"The header {name!r} has a name that cannot be sent. Write it with letters, digits and hyphens of "
+                "ASCII, without blanks."
+            )
+        if not isinstance(value, str) or not re.fullmatch(r"([!-~]([\t -~]*[!-~])?)?", value):
+            raise OptionError(
+                f"The header {name!r} holds a value that cannot be sent. Make it text of ASCII in one line, without "
+                "blanks around it."
+            )
+    return headers
 
 
 def _timed(stream: Any, keep_time: Callable[[], None]) -> httpx.SyncByteStream:

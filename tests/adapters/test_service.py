@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 import socket
 import subprocess
 import time
@@ -42,6 +43,7 @@ class Server:
         self.headers = headers or {}
         self.metadata = metadata
         self.answer = answer
+        self.text = "not now"
         self.asked = []
         self.waits = []
 
@@ -53,7 +55,7 @@ class Server:
         if self.statuses:
             status = self.statuses.pop(0)
             if status != 200:
-                return httpx.Response(status, headers=self.headers, text="not now")
+                return httpx.Response(status, headers=self.headers, text=self.text)
         return httpx.Response(200, json=self.respond(body) if self.answer is None else self.answer)
 
     def respond(self, body):
@@ -194,6 +196,27 @@ def test_headers_are_sent_and_not_told():
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["X-é", "Bad Name", "", "A:", "A\n", 3, b"A"])
+def test_a_name_of_a_header_that_cannot_be_sent(name):
+    with pytest.raises(
+        OptionError, match=rf"The header {re.escape(repr(name))} has a name that cannot be sent\. Write"
+    ):
+        RemoteModel(V2, headers={name: "secret"})
+
+
+@pytest.mark.parametrize("value", ["secrét", "secret\n", "secret\r\nB: c", " secret", "secret ", b"secret", None])
+def test_a_value_of_a_header_that_cannot_be_sent(value):
+    with pytest.raises(OptionError, match=r"The header 'A' holds a value that cannot be sent\. Make") as error:
+        RemoteModel(V2, headers={"A": value})
+    assert "secr" not in str(error.value)
+
+
+def test_headers_of_all_that_can_be_sent(server):
+    headers = {"X_a.b-C1!#$%&'*+^`|~": "", "Authorization": 'Basic a+/=\t"~!"', "A": "b"}
+    server.model(headers=headers).predict_proba(NUMBERS)
+    assert {name: server.asked[0][0].headers[name] for name in headers} == headers
+
+
 # When it is repeated
 
 
@@ -229,6 +252,28 @@ def test_anything_else_is_not_repeated(status):
         server.model().predict_proba(NUMBERS)
     assert len(server.asked) == 1
     assert server.waits == []
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("/other/invocations", "http://host/other/invocations"),
+        ("https://other/invocations?version=2", "https://other/invocations?version=2"),
+        ("https://me:hidden@other/login?token=hidden&version=2#hidden", "https://other/login?token=…&version=2"),
+        ("/login/not-to-be-seen", "http://host/login/…"),
+    ],
+)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_tells_where_to(status, location, shown):
+    server = Server(status, headers={"Location": location})
+    server.text = location
+    with pytest.raises(OracleError) as error:
+        server.model("http://me:not-to-be-seen@host/invocations").predict_proba(NUMBERS)
+    assert f", a redirect to {shown}. It is not followed" in str(error.value)
+    assert f"answered {status} " in str(error.value)
+    assert "hidden" not in str(error.value)
+    assert "not-to-be-seen" not in str(error.value)
+    assert len(server.asked) == 1
 
 
 def test_a_service_that_is_not_there():
