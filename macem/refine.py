@@ -69,7 +69,7 @@ def sensitivity_on_table(
     sensitivity = np.zeros(problems.anchor.shape)
     nothing = Work.on(problems, Limits()).best
     beam = _beam(1, len(kernel.TRADE_OFFS), plan.feature.size - 1)
-    weights = weights._replace(log_score=0)  # margins do not count here, and their logarithms take a twentieth of the time
+    weights = weights._replace(log_score=0)  # no margin counts here, and logarithms take a twentieth of the time
     kernel.refine_rows(table, axes, plan, weights, problems, nothing, beam, scratch, 1, 0, sensitivity)
     return sensitivity
 
