@@ -15,7 +15,7 @@ from macem.errors import ModelChangedError
 
 pytest.importorskip("sklearn")
 from sklearn.compose import make_column_selector, make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -121,6 +121,66 @@ def test_categories_come_back_as_they_went_in(explainer: Explainer) -> None:
             assert contrast.values is not None
             assert contrast.values["home"] in {"own", "rent", "nan", row.original["home"]}
             assert type(contrast.values["home"]) is str
+
+
+CODES = np.random.default_rng(1).choice([2, 17, 300], len(TABLE))
+
+
+def with_codes(cells: Any, dtype: Any) -> pd.DataFrame:
+    return TABLE[["amount", "score"]].assign(code=pd.Series(cells, dtype=dtype))
+
+
+def coded_classes() -> np.ndarray:
+    return np.where((TABLE["amount"] > 0.0) ^ (CODES == 17), "good", "bad")
+
+
+def judge(model: Any, X: pd.DataFrame, **options: Any) -> None:
+    """Explain some rows: the column of codes keeps its levels and its dtype, and the model confirms every class."""
+    explainer = Explainer(model, X, **options)
+    assert explainer.describe().startswith("compiled")
+    changed = 0
+    for row in explainer.explain(X.head(12)):
+        assert row.error is None
+        for contrast in row.contrasts:
+            if contrast.values is None:
+                continue
+            level = contrast.values["code"]
+            changed += "code" in contrast.changes
+            known = X["code"].dropna().tolist()
+            assert pd.isna(level) or (level in known and type(level) in set(map(type, known)))
+            assert model.predict(pd.DataFrame([contrast.values.to_dict()]).astype(X.dtypes))[0] == contrast.prediction
+    assert changed
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(4, random_state=0),
+        HistGradientBoostingClassifier(max_iter=4, categorical_features=None),
+    ],
+)
+@pytest.mark.parametrize(
+    ("cells", "dtype"),
+    [
+        (CODES, "category"),
+        (CODES.astype(str), pd.CategoricalDtype(["2", "17", "300"])),
+        (CODES.astype(str), "str"),
+        (CODES.astype(str), "string"),
+        (CODES.astype(str), object),
+        (np.where(CODES == 2, None, CODES), pd.CategoricalDtype([17, 300])),
+    ],
+)
+def test_categories_that_the_model_takes_as_numbers(model: Any, cells: Any, dtype: Any) -> None:
+    X = with_codes(cells, dtype)
+    judge(model.fit(X, coded_classes()), X)
+
+
+@pytest.mark.parametrize("levels", [[b"a", b"b", b"c"], list(pd.to_datetime(["2020", "2021", "2022"]))])
+def test_categories_of_which_no_other_is_made_up(levels: list[Any]) -> None:
+    X = with_codes([levels[[2, 17, 300].index(code)] for code in CODES], None)
+    one_hot = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["code"]), remainder="passthrough")
+    model = make_pipeline(one_hot, RandomForestClassifier(4, random_state=0)).fit(X, coded_classes())
+    judge(model, X, categorical=["code"])
 
 
 def test_a_search_without_a_way_ends_with_a_status(model: Any) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from macem.errors import LabelsWarning, MacemError
@@ -180,8 +182,11 @@ def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
             continue
         series = table.iloc[:, column].copy()
         if series.dtype.name == "category":
-            known = {None, *series.cat.categories}
-            series = series.cat.add_categories([value for value in dict.fromkeys(values) if value not in known])
+            known = set(series.cat.categories)
+            new = [value for value in dict.fromkeys(values) if not (pd.isna(value) or value in known)]
+            series = series.cat.add_categories(new)
+        elif isinstance(series.dtype, pd.StringDtype):  # a model that takes it as numbers reads them from text
+            values = [value if pd.isna(value) else str(value) for value in values]
         own = getattr(series.dtype, "numpy_dtype", series.dtype)
         if isinstance(own, np.dtype) and own.kind in "iu":  # Python numbers do not fit a narrow column by themselves
             values = np.clip(values, np.iinfo(own).min, np.iinfo(own).max).astype(own)
@@ -212,11 +217,12 @@ def _unseen(X: Any, column: int, n_codes: int) -> list[Any]:
     levels = getattr(dtype, "categories", None)
     if n_codes == 0 and levels is None and dtype.kind in "biuf":
         return []
-    values = (X[:, column] if isinstance(X, np.ndarray) else X.iloc[:, column]) if levels is None else levels
-    if any(isinstance(value, str) for value in values[:N_ROWS]):
+    cells = (X[:, column] if isinstance(X, np.ndarray) else X.iloc[:, column]) if levels is None else levels
+    values = pd.Series(cells).dropna().unique().tolist()
+    if any(isinstance(value, str) for value in values):
         return ["a level that no row has"]
-    if n_codes == 0 or dtype.kind == "b":
-        return []
+    if n_codes == 0 or dtype.kind == "b" or not all(isinstance(value, Real) for value in values):
+        return []  # dates, bytes: of these no other is made up
     return [max(values) + 1, min(values) - 1] if dtype.kind != "u" else [max(values) + 1]
 
 
