@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,18 @@ __all__ = [
     "are_numbers",
     "as_written",
     "cast",
-    "categorized",
     "decimals_of",
     "factorized",
     "floats",
     "inward",
     "is_category",
     "is_narrow",
+    "leveled",
     "levels_of",
     "no_category",
     "on_grid",
     "refuse_infinite",
+    "refuse_strangers",
     "with_levels",
     "with_numbers",
 ]
@@ -156,6 +159,38 @@ def no_category(name: Any, error: Exception) -> DataError:
     return DataError(f"column {name!r} holds values that cannot be categories ({error}): give strings or numbers")
 
 
+def refuse_strangers(column: Column, known: Mapping[Any, Any]) -> None:
+    """A category may be new, but of no other type than the known ones: a number among texts was read amiss."""
+    for row, cell in enumerate(column.tolist()):
+        try:
+            if cell in known or pd.isna(cell) or any(_kind(level) == _kind(cell) for level in known):
+                continue
+        except TypeError:  # a list, say, which nothing is known by
+            pass
+        kinds = " and ".join(sorted({_kind(level) for level in known}))
+        some = ", ".join(map(repr, list(known)[:5])) + (", …" if len(known) > 5 else "")
+        meant = "".join(f" (did you mean {level!r}?)" for level in known if str(level) == str(cell))
+        of_file = kinds == "texts" and _kind(cell) == "numbers"
+        raise DataError(
+            f"column {column.name!r}, row {_label(column, row)!r} holds {_plain(cell)!r}{meant}, but the background's "
+            f"categories are {kinds} ({some}): give {kinds}, or None where it is missing"
+            + (f"; pandas reads the codes of a file as texts with dtype={{{column.name!r}: str}}" if of_file else "")
+        )
+
+
+_KINDS = {bool: "bools", np.bool_: "bools", str: "texts", Number: "numbers", date: "dates"}  # the first that fits
+
+
+def _kind(category: Any) -> str:
+    """What a person calls the type of a category."""
+    return next((word for kind, word in _KINDS.items() if isinstance(category, kind)), type(category).__name__)
+
+
+def _plain(value: Any) -> Any:
+    """A value without numpy's type around it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def levels_of(column: Column) -> tuple[NDArray[np.object_], I8]:
     """Levels of a categorical column and their counts, the mode first; ties by value, whatever the order of rows."""
     codes, found = factorized(column)
@@ -179,6 +214,15 @@ def cast(column: Column, dtype: Any) -> Column:
     if types.is_float_dtype(dtype):  # rounded to the float that the background would hold
         return changed if np.isfinite(after.astype(np.float64)).all() else column
     return changed if bool(np.all(before == after)) else column
+
+
+def leveled(column: Column, dtype: Any, levels: NDArray[np.object_]) -> Column:
+    """A categorical column in the background's dtype, or in one that holds the background's levels beside its own."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return categorized(column, dtype)
+    column = cast(column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column, dtype)
+    holds_both = column.dtype == dtype or cast(pd.Series(levels, dtype=object), column.dtype).dtype == column.dtype
+    return column if holds_both else column.astype(object)
 
 
 def categorized(column: Column, dtype: pd.CategoricalDtype) -> Column:

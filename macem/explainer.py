@@ -232,9 +232,10 @@ class Explainer:
                 parts = form.parts(1)
                 return [one for part in parts for one in self._explain_part(part, kinds, target, seed, limits)]
             cells = (form.cells, self._bases(form))
-            original, base = (rows_of(them, form.columns, list(form.index))[0] for them in cells)
+            index = list(form.index)  # as plain values, which an Index has with numpy's types around them
+            original, base = (rows_of(them, form.columns, index)[0] for them in cells)
             told = str(error) if limits.passed else narrowed(error, form.model_table)
-            return [Explanation(form.index[0], original, None, None, base, error=told)]
+            return [Explanation(index[0], original, None, None, base, error=told)]
 
     def _explain_rows(
         self, form: Form, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
@@ -353,7 +354,7 @@ class Explainer:
             told = f"is class {was!r} with other probabilities" if was == now else f"was class {was!r} and is {now!r}"
             raise ModelChangedError(
                 f"The model changed since the explainer was made, or answers the same row in two ways (beside other "
-                f"rows, say): row {index[row]!r} {told} now (gap in probability {gap[row]:.3g}). "
+                f"rows, say): row {list(index)[row]!r} {told} now (gap in probability {gap[row]:.3g}). "
                 "Make a new Explainer."
             )
 
@@ -423,7 +424,7 @@ class Explainer:
                 )
             explanations.append(
                 Explanation(
-                    index=form.index[row],
+                    index=index[row],
                     original=originals[row],
                     prediction=self.classes[predicted[row]],
                     probabilities=own_probabilities[row],

@@ -130,7 +130,7 @@ class Features:
         """
         table = _background(X)
         names = tuple(table.columns)
-        series = [table.iloc[:, at] for at in range(len(names))]
+        series = [_column(table, at, name) for at, name in enumerate(names)]
         declared = set(_positions(names, () if categorical is None else categorical, "categorical"))
         is_category = [
             at in declared or columns.is_category(column, typed=isinstance(X, pd.DataFrame))
@@ -228,7 +228,7 @@ class Features:
         dtypes = [X.dtype] * table.shape[1] if of_numbers else table.dtypes.tolist()
         aligned = {}
         for at in self._unsettled(table, dtypes):
-            column = table.iloc[:, at]
+            column = _column(table, at, self.names[at])
             found = self._aligned(at, column, typed)
             if self.levels[at] is None:
                 columns.refuse_infinite(found, columns.floats(found))
@@ -240,9 +240,9 @@ class Features:
         return table, table.dtypes.tolist()
 
     def _unsettled(self, table: pd.DataFrame, dtypes: list[Any]) -> Iterator[int]:
-        """Columns of another dtype than the background's, or with a cell that is infinite."""
+        """Columns of another dtype than the background's, of objects, or with a cell that is infinite."""
         for dtype, block in _blocks(dtypes).items():
-            unsettled = {at for at in block if self.dtypes[at] != dtype}
+            unsettled = {at for at in block if self.dtypes[at] != dtype or types.is_object_dtype(dtype)}
             numeric = [at for at in block if at not in unsettled and self.levels[at] is None]
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
             if not plain or (dtype.kind == "f" and np.isinf(_part(table, numeric).to_numpy()).any()):
@@ -389,6 +389,8 @@ class Features:
 
     def _rows(self, X: Any) -> tuple[pd.DataFrame, bool]:
         """Rows in the background's columns, and whether the user chose their dtypes."""
+        if isinstance(X, np.ndarray | np.void) and X.dtype.names is not None:  # records, or one
+            X = pd.DataFrame.from_records(np.ravel(X))
         if isinstance(X, pd.DataFrame):
             return self._named(X), True
         if isinstance(X, pd.Series):
@@ -450,13 +452,13 @@ class Features:
 
     def _aligned(self, at: int, column: Column, typed: bool) -> Column:
         """A column in the background's dtype, or in one that also holds what the background's cannot."""
-        dtype = self.dtypes[at]
+        dtype, levels = self.dtypes[at], self.levels[at]
+        if levels is not None:
+            columns.refuse_strangers(column, self._level_numbers[at])
         if column.dtype == dtype:
             return column
-        if self.levels[at] is not None:
-            if isinstance(dtype, pd.CategoricalDtype):
-                return columns.categorized(column, dtype)
-            return columns.cast(column, dtype)
+        if levels is not None:
+            return columns.leveled(column, dtype, levels)
         if typed and types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
             # by dtypes alone, so that a row comes out the same in every batch
             return column.astype(pd.concat([pd.Series(dtype=dtype), pd.Series(dtype=column.dtype)]).dtype)
@@ -801,6 +803,13 @@ def _refuse_duplicates(names: list[Any]) -> None:
         seen.add(name)
 
 
+def _column(table: pd.DataFrame, at: int, name: Any) -> Column:
+    """One column of a table, by its name as a message shows it: not np.int64(0), as pandas has it."""
+    column = table.iloc[:, at]
+    column.name = name
+    return column
+
+
 def _part(table: pd.DataFrame, places: list[int]) -> pd.DataFrame:
     """Columns of a table, by position; the table itself where they are all."""
     return table if len(places) == table.shape[1] else table.iloc[:, places]
@@ -813,12 +822,17 @@ def _replaced(table: pd.DataFrame, arrays: Mapping[int, Any]) -> pd.DataFrame:
     if len(arrays) * 2 <= table.shape[1]:
         replaced = table.copy(deep=False)
         for at, array in arrays.items():
-            replaced.isetitem(at, array)
+            replaced.isetitem(at, _typed(array, table.index))
         return replaced
     kept = {at: arrays[at] if at in arrays else table.iloc[:, at].array for at in range(table.shape[1])}
-    replaced = pd.DataFrame(kept, index=table.index)
+    replaced = pd.DataFrame({at: _typed(array, table.index) for at, array in kept.items()}, index=table.index)
     replaced.columns = table.columns
     return replaced
+
+
+def _typed(array: Any, index: pd.Index[Any]) -> Any:
+    """An array as a column that keeps its dtype: pandas makes texts of objects, if they all are."""
+    return pd.Series(array, index, dtype=object) if types.is_object_dtype(array) else array
 
 
 def _cells(table: pd.DataFrame, dtypes: list[Any]) -> NDArray[Any]:

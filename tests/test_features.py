@@ -345,6 +345,58 @@ def test_rows_in_other_dtypes_than_the_background() -> None:
     assert moved.iloc[1, 0] == 41.0
 
 
+def test_records_are_read_by_their_fields() -> None:
+    features = Features.fit(MIXED)
+    records = MIXED[["owns", "rate", "age", "job", "weight"]].to_records(index=False)
+    pd.testing.assert_frame_equal(features.check(records), MIXED.reset_index(drop=True))
+    pd.testing.assert_frame_equal(features.check(np.array(records)[1:3]), MIXED[1:3].reset_index(drop=True))
+    pd.testing.assert_frame_equal(features.check(records[2]), MIXED[2:3].reset_index(drop=True))
+    pd.testing.assert_frame_equal(features.check(records.reshape(-1, 1)), MIXED.reset_index(drop=True))
+    with pytest.raises(DataError, match="unknown 'index'"):
+        features.check(MIXED.to_records())
+    with pytest.raises(DataError, match="give a DataFrame"):
+        Features.fit(records)
+
+
+def test_what_the_dtype_of_the_background_cannot_hold_stays_beside_its_levels() -> None:
+    table = pd.DataFrame({"code": [1, 300, 300], "day": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-02"])})
+    features = Features.fit(table.assign(owns=[True, False, False]), categorical=["code", "day"])
+    rows = pd.DataFrame(
+        {
+            "code": pd.Categorical([1, None]),
+            "day": pd.to_datetime(["2030-01-01", None]).tz_localize("UTC"),
+            "owns": pd.Categorical([True, None]),
+        }
+    )
+    together = features.check(rows)
+    np.testing.assert_array_equal(features.numbers(together), [[1.0, -1.0, 1.0], [np.nan] * 3])
+    for at in range(2):
+        alone = features.check(rows[at : at + 1])
+        np.testing.assert_array_equal(features.numbers(alone), features.numbers(together)[[at]])
+        shown = features.frame(np.array([[0.0, 0.0, 0.0]]), alone)
+        assert shown.iloc[0].tolist() == [300, pd.Timestamp("2020-01-02"), False]
+
+
+def test_texts_in_columns_of_objects_stay_objects() -> None:
+    table = pd.DataFrame({"job": ["clerk", "miner", "clerk"], "home": ["own", "rent", "own"]}, dtype=object)
+    features = Features.fit(table)
+    for moved in ([[1.0, 1.0]] * 3, [[1.0, 0.0]] * 3):  # all of the columns, and some
+        shown = features.frame(np.array(moved), features.check(table))
+        assert shown.dtypes.tolist() == [np.dtype(object)] * 2
+
+
+@pytest.mark.parametrize("name", [0, 0.5])
+def test_messages_name_columns_and_cells_as_python_does(name: Any) -> None:
+    table = pd.DataFrame({name: [1, 2]})
+    with pytest.raises(DataError, match=rf"column {name}, row 0 holds 'x'"):
+        Features.fit(table).check(pd.DataFrame({name: ["x"]}))
+    with pytest.raises(DataError, match=rf"column {name} is missing"):
+        Features.fit(table.astype(float) * np.nan)
+    texts = Features.fit(table.astype(str))
+    with pytest.raises(DataError, match=rf"column {name}, row 0 holds 1 \(did you mean '1'\?\)"):
+        texts.check(pd.DataFrame({name: np.array([np.int64(1)], object)}))
+
+
 def test_a_row_is_the_same_alone_and_in_a_batch() -> None:
     features = Features.fit(MIXED)
     rows = MIXED.astype({"age": "float64"})
@@ -596,7 +648,20 @@ def test_fifty_thousand_levels() -> None:
         ({**MIXED.iloc[0], "rate": float("inf")}, ["'rate'", "inf"]),
         (MIXED.assign(age=["1", "2", "3", "4"]), ["'age'", "'a'", "'1'", "give a number"]),
         (MIXED.assign(age=[1, 2, "three", 4]), ["'age'", "'b'", "'three'"]),
-        (MIXED.assign(job=[["a"], ["b"], ["c"], ["d"]]), ["'job'", "strings or numbers"]),
+        (
+            MIXED.assign(job=[["a"], ["b"], ["c"], ["d"]]),
+            ["'job'", "'a'", "['a']", "are texts ('clerk', 'miner'", "give texts"],
+        ),
+        (MIXED.assign(job=[17, 18, 17, 18]), ["'job'", "'a'", "holds 17,", "are texts", "dtype={'job': str}"]),
+        (MIXED.assign(job=[1.0, 2.0, None, 1.0]), ["'job'", "holds 1.0,", "are texts", "None"]),
+        (MIXED.assign(job=[None, True, "clerk", None]), ["'job'", "'b'", "holds True,", "are texts"]),
+        (MIXED.assign(job=pd.Timestamp("2020-01-02")), ["'job'", "Timestamp(", "are texts"]),
+        ({**MIXED.iloc[0], "job": {"is": "clerk"}}, ["'job'", "row 0", "{'is': 'clerk'}", "are texts"]),
+        ({**MIXED.iloc[0], "job": b"clerk"}, ["'job'", "b'clerk'", "are texts"]),
+        ({**MIXED.iloc[0], "owns": "yes"}, ["'owns'", "row 0", "'yes'", "are bools (True, False)", "give bools"]),
+        ({**MIXED.iloc[0], "owns": "True"}, ["'owns'", "'True' (did you mean True?)", "give bools"]),
+        ({**MIXED.iloc[0], "owns": np.int64(2)}, ["'owns'", "holds 2,", "are bools"]),
+        (MIXED.astype({"job": "category"}).assign(owns=pd.Categorical(["yes"] * 4)), ["'owns'", "'yes'", "are bools"]),
     ],
 )
 def test_rows_that_are_refused(X: Any, words: list[str]) -> None:
