@@ -101,10 +101,11 @@ def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Ex
             reference=reference,
         )
 
+    index = table.index.tolist()
     return Explanations(
         [
             Explanation(
-                index=table.index[at],
+                index=index[at],
                 original=table.iloc[at],
                 prediction=explainer.classes[own[at].argmax()],
                 probabilities=pd.Series(own[at], index=explainer.classes),

@@ -254,6 +254,11 @@ def test_impossible_rules_name_the_feature(model: Any, option: dict[str, Any], w
         (TABLE.head(2).assign(extra=1), ["unknown 'extra'"]),
         (TABLE.head(2).assign(amount=-np.inf), ["'amount'", "row 0", "-inf", "give"]),
         (TABLE.head(2).assign(amount="much"), ["'amount'", "'much'", "give"]),
+        (TABLE.head(2).assign(home=[17, 18]), ["'home'", "row 0", "holds 17", "are texts", "dtype={'home': str}"]),
+        (TABLE.head(2).assign(home=[np.nan, 17.0]), ["'home'", "row 1", "holds 17.0", "are texts"]),
+        (TABLE.head(2).assign(home=pd.Timestamp("2020-01-02")), ["'home'", "Timestamp", "are texts"]),
+        ({**TABLE.iloc[0], "home": ["own"]}, ["'home'", "row 0", "['own']", "give texts"]),
+        (TABLE.head(2).to_records(), ["unknown 'index'", "give"]),
         (np.zeros((2, 3)), ["3 columns", "4"]),
     ],
 )
@@ -261,6 +266,18 @@ def test_wrong_rows_name_the_column(explainer: Explainer, rows: Any, words: list
     with pytest.raises(MacemError) as refused:
         explainer.explain(rows)
     assert all(word in str(refused.value) for word in words)
+
+
+@pytest.mark.parametrize("index", [[7, 7, 8], [0.5, 0.5, float("nan")], ["a", "a", None]])
+def test_rows_are_named_by_plain_labels(explainer: Explainer, index: list[Any]) -> None:
+    rows = TABLE.head(3).set_axis(index).assign(amount=[1.0, 2.0, 1e300])  # too large for a forest
+    explanations = explainer.explain(rows)
+    assert [row.error is None for row in explanations] == [True, True, False]
+    assert list(map(repr, (row.index for row in explanations))) == list(map(repr, rows.index.tolist()))
+    pd.testing.assert_frame_equal(
+        explainer.explain(rows.to_records(index=False)).to_frame().drop(columns="row"),
+        explanations.to_frame().drop(columns="row"),
+    )
 
 
 def test_a_refitted_model_is_noticed() -> None:
