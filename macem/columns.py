@@ -77,15 +77,15 @@ def floats(column: Column) -> F8:
             values[row] = float(value)
         except (TypeError, ValueError, OverflowError):
             raise DataError(
-                f"column {column.name!r}, row {_label(column, row)!r} holds {value!r}, but the column is numeric: "
-                "give a number, or None where it is missing"
+                f"column {column.name!r}, row {_label(column.index, row)!r} holds {_plain(value)!r}, but the column is "
+                "numeric: give a number, or None where it is missing"
             ) from None
     return values
 
 
-def _label(column: Column, row: Any) -> Any:
+def _label(index: pd.Index[Any], row: Any) -> Any:
     """The label of a row, a number without numpy's type around it."""
-    return column.index[[row]].tolist()[0]
+    return index[[row]].tolist()[0]
 
 
 def refuse_infinite(column: Column, values: F8) -> None:
@@ -94,7 +94,7 @@ def refuse_infinite(column: Column, values: F8) -> None:
     if infinite.size:
         row = infinite[0]
         raise DataError(
-            f"column {column.name!r}, row {_label(column, row)!r} is {values[row]}: "
+            f"column {column.name!r}, row {_label(column.index, row)!r} is {values[row]}: "
             "give a finite number, or NaN where it is missing"
         )
 
@@ -159,9 +159,9 @@ def no_category(name: Any, error: Exception) -> DataError:
     return DataError(f"column {name!r} holds values that cannot be categories ({error}): give strings or numbers")
 
 
-def refuse_strangers(column: Column, known: Mapping[Any, Any]) -> None:
+def refuse_strangers(name: Any, index: pd.Index[Any], cells: NDArray[np.object_], known: Mapping[Any, Any]) -> None:
     """A category may be new, but of no other type than the known ones: a number among texts was read amiss."""
-    for row, cell in enumerate(column.tolist()):
+    for row, cell in enumerate(cells):
         try:
             if cell in known or pd.isna(cell) or any(_kind(level) == _kind(cell) for level in known):
                 continue
@@ -172,9 +172,9 @@ def refuse_strangers(column: Column, known: Mapping[Any, Any]) -> None:
         meant = "".join(f" (did you mean {level!r}?)" for level in known if str(level) == str(cell))
         of_file = kinds == "texts" and _kind(cell) == "numbers"
         raise DataError(
-            f"column {column.name!r}, row {_label(column, row)!r} holds {_plain(cell)!r}{meant}, but the background's "
+            f"column {name!r}, row {_label(index, row)!r} holds {_plain(cell)!r}{meant}, but the background's "
             f"categories are {kinds} ({some}): give {kinds}, or None where it is missing"
-            + (f"; pandas reads the codes of a file as texts with dtype={{{column.name!r}: str}}" if of_file else "")
+            + (f"; pandas reads the codes of a file as texts with dtype={{{name!r}: str}}" if of_file else "")
         )
 
 

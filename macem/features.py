@@ -226,6 +226,7 @@ class Features:
         table, typed = self._rows(X)
         of_numbers = type(X) is np.ndarray and X.dtype.kind in "iuf"  # which pandas takes as they are
         dtypes = [X.dtype] * table.shape[1] if of_numbers else table.dtypes.tolist()
+        self._refuse_strangers(table, dtypes)
         aligned = {}
         for at in self._unsettled(table, dtypes):
             column = _column(table, at, self.names[at])
@@ -239,10 +240,18 @@ class Features:
         table = _replaced(table, aligned)
         return table, table.dtypes.tolist()
 
+    def _refuse_strangers(self, table: pd.DataFrame, dtypes: list[Any]) -> None:
+        """A dtype that is the background's own lets no category of another type in, unless it is one of objects."""
+        loose = [at for at in self._level_numbers if types.is_object_dtype(dtypes[at]) or dtypes[at] != self.dtypes[at]]
+        cells = table.to_numpy(object) if loose and len(table) <= FEW else None
+        for at in loose:
+            column = table.iloc[:, at].to_numpy(object) if cells is None else cells[:, at]
+            columns.refuse_strangers(self.names[at], table.index, column, self._level_numbers[at])
+
     def _unsettled(self, table: pd.DataFrame, dtypes: list[Any]) -> Iterator[int]:
-        """Columns of another dtype than the background's, of objects, or with a cell that is infinite."""
+        """Columns of another dtype than the background's, or with a cell that is infinite."""
         for dtype, block in _blocks(dtypes).items():
-            unsettled = {at for at in block if self.dtypes[at] != dtype or types.is_object_dtype(dtype)}
+            unsettled = {at for at in block if self.dtypes[at] != dtype}
             numeric = [at for at in block if at not in unsettled and self.levels[at] is None]
             plain = isinstance(dtype, np.dtype) and dtype.kind in "iuf"
             if not plain or (dtype.kind == "f" and np.isinf(_part(table, numeric).to_numpy()).any()):
@@ -389,8 +398,8 @@ class Features:
 
     def _rows(self, X: Any) -> tuple[pd.DataFrame, bool]:
         """Rows in the background's columns, and whether the user chose their dtypes."""
-        if isinstance(X, np.ndarray | np.void) and X.dtype.names is not None:  # records, or one
-            X = pd.DataFrame.from_records(np.ravel(X))
+        if isinstance(X, np.ndarray | np.void) and X.dtype.names is not None:
+            X = _of_records(X)
         if isinstance(X, pd.DataFrame):
             return self._named(X), True
         if isinstance(X, pd.Series):
@@ -453,8 +462,6 @@ class Features:
     def _aligned(self, at: int, column: Column, typed: bool) -> Column:
         """A column in the background's dtype, or in one that also holds what the background's cannot."""
         dtype, levels = self.dtypes[at], self.levels[at]
-        if levels is not None:
-            columns.refuse_strangers(column, self._level_numbers[at])
         if column.dtype == dtype:
             return column
         if levels is not None:
@@ -774,6 +781,14 @@ def _background(X: Any) -> pd.DataFrame:
         raise DataError("the background has no rows: give at least one, since base values and ranges come from it")
     _refuse_duplicates(list(table.columns))
     return table
+
+
+def _of_records(X: Any) -> pd.DataFrame:
+    """A table of a structured array, or of one record."""
+    try:
+        return pd.DataFrame.from_records(np.ravel(X))
+    except ValueError as error:  # a field of several numbers
+        raise DataError(f"rows are records that are no table ({error}): give fields of one value each") from error
 
 
 def _warn_of_numbers(categorical: list[Any]) -> None:

@@ -354,6 +354,8 @@ def test_records_are_read_by_their_fields() -> None:
     pd.testing.assert_frame_equal(features.check(records.reshape(-1, 1)), MIXED.reset_index(drop=True))
     with pytest.raises(DataError, match="unknown 'index'"):
         features.check(MIXED.to_records())
+    with pytest.raises(DataError, match="give fields of one value"):
+        features.check(np.zeros(3, dtype=[("age", float, (2,))]))
     with pytest.raises(DataError, match="give a DataFrame"):
         Features.fit(records)
 
