@@ -33,7 +33,7 @@ from macem.trees import Link, Member, Tree
 __all__ = ["Explainer", "warm_up"]
 
 KINDS = (problem.POSITIVE, problem.NEGATIVE)
-ROWS_AT_ONCE = 128
+ROWS_AT_ONCE, CELLS_AT_ONCE = 128, 1 << 17  # explained together: a cell takes half a kilobyte on the way
 COMPARED_ROWS = 200  # background rows on which table and model are compared, spread evenly
 LEVEL_ROWS = 1000  # more, at most, that show a level first: a model may refuse one, to which every row would be moved
 MOST_QUERIES = 1 << 62  # what the kernel counts up to
@@ -177,6 +177,7 @@ class Explainer:
         )
         seed = _checked_seed(seed)
         at_once = 1 if time_limit is not None and self._model.copy is not None else ROWS_AT_ONCE
+        at_once = min(at_once, CELLS_AT_ONCE // len(self.features.names))
         jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
         at_once = max(1, min(at_once, -(-len(form) // jobs)))
         parts = form.parts(at_once)

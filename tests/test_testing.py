@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from macem.adapters import check_table
+from macem.adapters.check import boundaries, check_table, hard_tables
 from macem.adapters.sklearn import SklearnAdapter
 from macem.oracle import BlackBoxOracle, TreeOracle
 from macem.testing import AdapterConformance, Case
@@ -203,3 +203,17 @@ def test_a_table_that_refuses_the_data_is_described():
         raise DataError("No. Give other rows.")
 
     assert "on data rows the model answers, but its table does not: No." in check_table(replace(ORACLE, read=refuse), X)
+
+
+def test_many_columns_share_rows_and_a_wrong_table_is_still_found():
+    wide = np.random.default_rng(1).normal(size=(60, 700)).astype(np.float32).astype(np.float64)
+    model = ExtraTreesClassifier(60, max_features=1, random_state=0).fit(wide, wide[:, :9].sum(axis=1) > 0.0)
+    oracle = SklearnAdapter().oracle(model)
+    edges = boundaries(oracle)
+    table = dict(hard_tables(oracle, wide))["boundary"]
+    assert len(table) <= 1000 < 3 * sum(edge.size > 0 for edge in edges)
+    assert all(np.isin(table[:, at], edge).any() for at, edge in enumerate(edges) if edge.size)
+    assert check_table(oracle, wide) is None
+    member = oracle.members[0]
+    wrong = replace(member, trees=[replace(tree, threshold=one_step(tree.threshold)) for tree in member.trees])
+    assert "on boundary row" in check_table(replace(oracle, members=[wrong]), wide)

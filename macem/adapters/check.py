@@ -6,6 +6,7 @@ And does a model that names no classes answer with probabilities, or with labels
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from numbers import Real
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = ["boundaries", "check_table", "columns", "dtype_of", "hard_tables", "p
 
 N_ROWS = 200  # background rows that are compared, and about as many rows on boundaries
 N_FEW_ROWS = 50  # that are compared where members of the model are asked as they are
+MOST_ROWS = 1000  # for cells that stand on boundaries, are missing or unseen
 TOLERANCE = 1e-6  # of a probability: what float32 arithmetic in another order may cost
 
 
@@ -170,13 +172,18 @@ def boundaries(oracle: TreeOracle) -> list[F8]:
 
 
 def place(X: Any, rows: NDArray[np.int64], cells: list[tuple[int, Any]]) -> Any:
-    """Put each (column, value) into a row of its own, copied from `rows` in turn; dtypes stay, categories are added."""
-    table = _take(X, rows[np.arange(len(cells)) % rows.size])
-    rows_of: dict[int, list[int]] = {}
-    for row, (column, _) in enumerate(cells):
-        rows_of.setdefault(column, []).append(row)
-    for column, where in rows_of.items():
-        values: Any = [cells[row][1] for row in where]
+    """Put each (column, value) into a row of its own, copied from `rows` in turn; dtypes stay, categories are added.
+
+    Beyond `MOST_ROWS` they share rows, or 5000 columns would take a gigabyte.
+    """
+    n = min(len(cells), max(MOST_ROWS, *Counter(column for column, _ in cells).values()))
+    table = _take(X, rows[np.arange(n) % rows.size])
+    placed: dict[int, list[tuple[int, Any]]] = {}
+    for at, (column, value) in enumerate(cells):
+        placed.setdefault(column, []).append((at % n, value))
+    for column, those in placed.items():
+        where = [row for row, _ in those]
+        values: Any = [value for _, value in those]
         if isinstance(table, np.ndarray):
             table[where, column] = values
             continue
