@@ -120,6 +120,8 @@ def run(
     identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}))
     folder = output.with_name(output.name + ".parts")
     errors = output.with_name(output.name + ".errors.csv")
+    if folder.exists() and not folder.is_dir():
+        raise OptionError(f"{folder} is a file, where chunks would be kept; move it, or name another output.")
     if folder.exists():
         with _alone(folder):
             if not resume:

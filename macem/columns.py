@@ -279,8 +279,14 @@ def with_levels(column: Column, cells: NDArray[np.bool_], numbers: F8, levels: N
     chosen[missing] = None
     values = column.array.copy()
     own = column.dtype
-    # a numeric column that was declared categorical takes its levels as numbers of its own dtype
-    values[cells] = chosen.astype(own) if isinstance(own, np.dtype) and own.kind in "iufb" else chosen
+    if isinstance(own, pd.CategoricalDtype):  # by their places: pandas looks no interval up among overlapping ones
+        place = {category: at for at, category in enumerate(own.categories.tolist())}
+        codes = values.codes.astype(np.int64)
+        codes[cells] = [place.get(level, -1) for level in chosen]
+        return pd.Categorical.from_codes(codes, dtype=own)
+    if types.is_numeric_dtype(own):  # which was declared categorical takes its levels as numbers of its own dtype
+        chosen = pd.array(chosen.tolist(), dtype=own)
+    values[cells] = chosen
     return values
 
 

@@ -557,16 +557,14 @@ def _plain(value: Any) -> Any:
 
 
 def _sample(X: Any, features: Features) -> Any:
-    """Rows spread evenly over a table, and the first of each level."""
+    """Rows spread evenly over a table, and the first of each level: a frozen one, too, for its sensitivity is asked."""
     n = len(X)
     if n <= COMPARED_ROWS:
         return X
     cells = X.iloc if hasattr(X, "iloc") else X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     even = np.linspace(0, n - 1, COMPARED_ROWS).astype(np.int64)
-    categorical = [at for at, levels in enumerate(features.levels) if levels is not None]
-    first = [
-        np.flatnonzero(~pd.Series(cells[:, at]).duplicated())[: LEVEL_ROWS // len(categorical)] for at in categorical
-    ]
+    shown = [pd.Series(cells[:, at]) for at, levels in enumerate(features.levels) if levels is not None]
+    first = [np.flatnonzero(~column.duplicated() & column.notna())[: LEVEL_ROWS // len(shown)] for column in shown]
     return cells[np.unique(np.concatenate([even, *first]))]
 
 

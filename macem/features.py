@@ -12,7 +12,6 @@ import hashlib
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from macem import columns, kernel
 from macem.columns import Column
 from macem.errors import DataError, NumbersAsCategoriesWarning, OptionError
 from macem.kernel import F8, I8, Records
+from macem.lazy import lazy
 
 __all__ = ["Features", "Form"]
 
@@ -361,33 +361,33 @@ class Features:
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @cached_property
+    @lazy
     def rules(self) -> Records:
         """What each feature may become, as the kernel reads it, shape (d,)."""
         fields = {"low": self.low, "high": self.high, "direction": self.direction, "frozen": self.frozen}
         return kernel.records(kernel.RULE, len(self.names), **fields)
 
-    @cached_property
+    @lazy
     def narrow(self) -> list[tuple[int, Any]]:
         """Position and dtype of the continuous columns that hold fewer digits than a float64."""
         numeric = [at for at, levels in enumerate(self.levels) if levels is None and self.decimals[at] < 0]
         return [(at, self.dtypes[at]) for at in numeric if columns.is_narrow(self.dtypes[at])]
 
-    @cached_property
+    @lazy
     def _are_plain(self) -> bool:
         """Whether all columns are numbers of float64, so that an array of them is its own numbers."""
         return _are_floats(list(self.dtypes)) and self.dtypes[0] == np.float64 and not self._level_numbers
 
-    @cached_property
+    @lazy
     def _with_special_codes(self) -> list[int]:
         return [at for at, codes in enumerate(self.special_codes) if codes.size]
 
-    @cached_property
+    @lazy
     def _columns(self) -> pd.Index[Any]:
         index: pd.Index[Any] = pd.Index(self.names)
         return index
 
-    @cached_property
+    @lazy
     def _level_numbers(self) -> dict[int, dict[Any, float]]:
         """For each categorical column the numbers of its levels."""
         return {
@@ -510,24 +510,24 @@ class Form:
         some = self.rows[first:end] if isinstance(self.rows, np.ndarray) else self.rows.iloc[first:end]
         return Form(self.features, some, self.dtypes, self.index[first:end], self.columns)
 
-    @cached_property
+    @lazy
     def table(self) -> pd.DataFrame:
         """The rows as a table."""
         if isinstance(self.rows, np.ndarray):
             return pd.DataFrame(self.rows, self.index, self.columns)
         return self.rows
 
-    @cached_property
+    @lazy
     def numbers(self) -> F8:
         """Numbers of the rows, shape (n, d)."""
         return self.rows if isinstance(self.rows, np.ndarray) else self.features.numbers(self.rows, self.dtypes)
 
-    @cached_property
+    @lazy
     def cells(self) -> NDArray[Any]:
         """The cells of the rows, as objects where columns differ in dtype, shape (n, d)."""
         return self.rows if isinstance(self.rows, np.ndarray) else _cells(self.rows, self.dtypes)
 
-    @cached_property
+    @lazy
     def has_background_dtypes(self) -> bool:
         """Whether the rows have the dtypes of the background, as nearly every one has."""
         return self.dtypes == list(self.features.dtypes)
@@ -559,7 +559,7 @@ class Form:
         frame = self.frame(numbers, like)
         return self.features.model_table(frame), _cells(frame, frame.dtypes.tolist())
 
-    @cached_property
+    @lazy
     def _is_of_floats(self) -> bool:
         return _are_floats(self.dtypes) and not self.features._level_numbers
 

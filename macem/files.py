@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from macem.errors import DataError, MacemError, OptionError
+from macem.lazy import lazy
 from macem.reasons import is_missing
 from macem.results import Contrast, Explanation, Explanations, Status, cells_of
 
@@ -172,18 +172,18 @@ class RowFile:
                 f"add it, or drop it from the background if the model does not take it (--drop {missing[0]})."
             )
 
-    @cached_property
+    @lazy
     def n_rows(self) -> int:
         """Number of rows, refused ones included."""
         self._scan()
         return self._n_rows
 
-    @cached_property
+    @lazy
     def row_dtypes(self) -> dict[str, Any]:
         """Dtype of each column over the whole file, so that no row's form depends on its neighbours."""
         return self._scan()
 
-    @cached_property
+    @lazy
     def label_dtype(self) -> Any:
         """Dtype of the rows' labels: positions, or the texts or values of the id column or of a Parquet index."""
         if format_of(self.path) == "parquet":
@@ -808,8 +808,8 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
     path = Path(path)
     if limit is not None and limit < 0:
         raise OptionError(f"limit={limit} is not a whole number of at least 0; give one.")
-    sidecar = provenance_path(path)
-    provenance = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.is_file() else {}
+    with _undamaged(sidecar := provenance_path(path)):
+        provenance = json.loads(sidecar.read_text(encoding="utf-8")) if sidecar.is_file() else {}
     dtypes = {}
     if format_of(path) != "parquet":
         found = next(_raw_chunks(path, 1)).frame.columns
@@ -820,6 +820,22 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
     if absent:
         raise DataError(f"{path} has no column {absent[0]!r}; give a file that `macem explain --output` wrote.")
     names = [name for name in frame.columns if name not in LINE_COLUMNS]
+    with _undamaged(path):
+        return Explanations(tuple(_rows_of(frame, names, provenance.get("target"), limit)), provenance)
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} is damaged ({type(error).__name__}: {error}); give it as `macem explain` wrote it, whole."
+        ) from error
+
+
+def _rows_of(frame: pd.DataFrame, names: Sequence[str], target: Any, limit: int | None) -> list[Explanation]:
+    """Explanations of the lines of a result file."""
     rows: list[Explanation] = []
     for line in frame.to_dict("records"):
         # A column of whole labels that is empty on some lines came back as floats.
@@ -831,8 +847,8 @@ def read_explanations(path: str | Path, limit: int | None = None) -> Explanation
                 break
             rows.append(_row_of(line, names))
         else:
-            rows[-1] = _with_contrast(rows[-1], line, names, provenance.get("target"))
-    return Explanations(tuple(rows), provenance)
+            rows[-1] = _with_contrast(rows[-1], line, names, target)
+    return rows
 
 
 def provenance_path(path: Path) -> Path:

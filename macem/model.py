@@ -94,7 +94,8 @@ class Model:
         except OracleError as error:
             raise OracleError(narrowed(error, getattr(asked, "iloc", asked)[:1])) from error
         warn_of_labels(live, probabilities)
-        follows_argmax = bool((_predict(live, asked) == probabilities.argmax(axis=1)).all())
+        known = getattr(live, "by_probability", False)
+        follows_argmax = known or bool((_predict(live, asked) == probabilities.argmax(axis=1)).all())
         for_table = getattr(oracle, "for_table", None)
         if for_table is not None:  # what a scaler computes depends on the dtypes of its table
             oracle = for_table(asked)

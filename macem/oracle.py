@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from macem import kernel
 from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelError, sentence
 from macem.kernel import F8, TreeEnsemble
+from macem.lazy import lazy
 from macem.trees import Member, pack
 
 __all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "has_several_outputs", "link_exactly", "narrowed"]
@@ -94,7 +95,7 @@ class TreeOracle:
         """What there is to say of the path that was taken."""
         return str(getattr(self.live, "note", ""))
 
-    @cached_property
+    @lazy
     def ensemble(self) -> TreeEnsemble:
         return pack(
             self.members,
@@ -402,10 +403,7 @@ def narrowed(error: MacemError, row: Any) -> str:
     values = ", ".join(f"column {name!r} is {value!r}" for name, value in differing[:MOST_NAMED])
     more = f", {len(differing) - MOST_NAMED} more columns differ" if len(differing) > MOST_NAMED else ""
     told = f"{error} It fails where {values}{more}, and all else is as in the row."
-    return (
-        f"{told} Leave such values out: numbers by ranges, categories by a background without them, a whole column by "
-        "frozen."
-    )
+    return f"{told} Leave such values out: numbers by ranges, categories by a background without them."
 
 
 def _with_column(batch: Any, row: Any, name: Any) -> Any:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from itertools import repeat
 from typing import Any, TypeVar, overload
 
@@ -15,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from macem.errors import OptionError
+from macem.lazy import lazy
 from macem.reasons import is_missing, listed, named, readable, readable_pair, sentence, undirected
 
 __all__ = ["Contrast", "Explanation", "Explanations", "Status"]
@@ -168,7 +168,7 @@ class Contrast:
         """Whether there is an example."""
         return self.status is Status.FOUND
 
-    @cached_property
+    @lazy
     def ranked(self) -> list[Any]:
         """The changed features, the most important first."""
         importance, sensitivity = cells_of(self, "importance"), cells_of(self, "sensitivity")

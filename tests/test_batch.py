@@ -218,6 +218,13 @@ def test_texts_that_look_like_numbers_are_read_back_as_texts(tmp_path: Path) -> 
         assert [one.index for one in back] == [f"0{place}" for place in range(8)]
 
 
+def test_a_file_in_the_place_of_the_parts_is_named(tmp_path: Path) -> None:
+    source = write(rows(20), tmp_path / "rows.csv")
+    (tmp_path / "out.csv.parts").touch()
+    with pytest.raises(OptionError, match=r"out\.csv\.parts is a file, where chunks would be kept; move it"):
+        run(source, tmp_path / "out.csv", resume=True)
+
+
 @pytest.mark.parametrize("error", [OptionError("kinds=['neg']"), OracleError("no connection")])
 def test_a_run_that_ends_with_nothing_done_leaves_nothing(tmp_path: Path, error: Exception) -> None:
     class Refusing(ThresholdExplainer):

@@ -563,6 +563,24 @@ def test_a_result_is_read_as_far_as_wanted(folder: Path) -> None:
         assert [one.reason() for one in back] == [one.reason() for one in files.read_explanations(Path(output))][:5]
 
 
+@pytest.mark.parametrize("fault", ["no first line", "details", "provenance"])
+def test_a_damaged_result_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
+    assert explain("--quiet", output="out.csv") == cli.DONE
+    path = Path("out.csv.provenance.json" if fault == "provenance" else "out.csv")
+    text = path.read_text(encoding="utf-8")
+    if fault == "provenance":
+        text = text[:-9]
+    elif fault == "details":
+        text = text.replace("probabilities", "prob")
+    else:
+        header, _, rest = text.split("\n", 2)
+        text = f"{header}\n{rest}"
+    path.write_text(text, encoding="utf-8")
+    assert cli.main(["report", "out.csv", "--output", "out.html"]) == cli.REFUSED
+    assert f"{path} is damaged (" in capsys.readouterr().err
+    assert not Path("out.html").exists()
+
+
 class Service(ThreadingHTTPServer):
     """A model behind the Open Inference Protocol v2 on this machine; it may fall silent after some requests."""
 

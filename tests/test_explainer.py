@@ -183,6 +183,15 @@ def test_a_level_that_the_model_refuses_is_named_before_any_work(as_array: bool)
     assert "categories by a background without them" in str(caught.value)
     known = background[np.arange(1200) != 601]
     assert all(one.error is None for one in Explainer(refusing, known, options=QUICK).explain(known[:5]))
+    X.loc[601, "job"] = None  # no level, which a model that takes no missing value need not answer
+    asked: list[Any] = []
+
+    def listening(table: Any) -> Any:
+        asked.append(pd.isna(np.asarray(table, dtype=object)[:, 1]).any())
+        return refusing(table)
+
+    Explainer(listening, X.to_numpy(object) if as_array else X, options=QUICK)
+    assert not any(asked)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

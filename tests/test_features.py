@@ -756,3 +756,23 @@ def test_position() -> None:
     assert numbered.position(8) == 1
     with pytest.raises(OptionError):
         numbered.position(0)
+
+
+@pytest.mark.parametrize(
+    ("background", "rows", "shown"),
+    [
+        ([True, False, True], pd.array([1, None, 0], "Int64"), pd.array([0, 1, 0], "Int64")),
+        ([True, False, True], pd.array([True, None, False], "boolean"), pd.array([False, True, False], "boolean")),
+        (pd.cut([0.0, 1.0, 2.0], 2), pd.cut([0.0, 1.0, 2.0], 3), None),
+    ],
+    ids=["numbers for bools", "nullable bools", "other intervals"],
+)
+def test_levels_are_put_into_columns_of_another_dtype(background: Any, rows: Any, shown: Any) -> None:
+    features = Features.fit(pd.DataFrame({"c": background}))
+    form = features.form(pd.DataFrame({"c": rows}))
+    levels = [list(features.levels[0]).index(level) for level in (background[1], background[0], background[1])]
+    table = form.frame(np.array(levels, float)[:, None], np.arange(3))
+    assert table["c"].tolist() == [background[1], background[0], background[1]]
+    if shown is not None:
+        assert table["c"].dtype == rows.dtype
+        assert table["c"].array.equals(shown)
