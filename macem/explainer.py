@@ -34,8 +34,8 @@ __all__ = ["Explainer", "warm_up"]
 
 KINDS = (problem.POSITIVE, problem.NEGATIVE)
 ROWS_AT_ONCE, CELLS_AT_ONCE = 128, 1 << 17  # explained together: a cell takes half a kilobyte on the way
-COMPARED_ROWS = 200  # background rows on which table and model are compared, spread evenly
-LEVEL_ROWS = 1000  # more, at most, that show a level first: a model may refuse one, to which every row would be moved
+COMPARED_ROWS = 200  # background rows, spread evenly, that a model and its copy are asked first
+LEVEL_ROWS = 1000  # more, about, that show a level first: a model may refuse one, to which every row would be moved
 MOST_QUERIES = 1 << 62  # what the kernel counts up to
 CHANGED = 1e-5  # a gap between table and model that no order of summation explains
 
@@ -557,14 +557,15 @@ def _plain(value: Any) -> Any:
 
 
 def _sample(X: Any, features: Features) -> Any:
-    """Rows spread evenly over a table, and the first of each level: a frozen one, too, for its sensitivity is asked."""
+    """Rows spread evenly over a table, and the first of many levels, frozen ones too: their sensitivity is asked."""
     n = len(X)
     if n <= COMPARED_ROWS:
         return X
     cells = X.iloc if hasattr(X, "iloc") else X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     even = np.linspace(0, n - 1, COMPARED_ROWS).astype(np.int64)
     shown = [pd.Series(cells[:, at]) for at, levels in enumerate(features.levels) if levels is not None]
-    first = [np.flatnonzero(~column.duplicated() & column.notna())[: LEVEL_ROWS // len(shown)] for column in shown]
+    each = max(1, LEVEL_ROWS // max(1, len(shown)))
+    first = [np.flatnonzero(~column.duplicated() & column.notna())[:each] for column in shown]
     return cells[np.unique(np.concatenate([even, *first]))]
 
 

@@ -79,7 +79,7 @@ class Model:
     """A model and its copy; both answer tables in the user's own form."""
 
     live: Any
-    oracle: Any  # is asked about proposals: the copy's, or the live one
+    oracle: Any  # is asked about proposals: what the adapter read, though the kernel may not take it; or the live one
     copy: Copy | None
     obstacle: str  # why there is no copy
     follows_argmax: bool  # its predict takes the largest probability, as far as the background shows
@@ -128,17 +128,26 @@ class Model:
 
     def verdict(self, asked: Any) -> tuple[F8, I8]:
         """The same of the live model, which has the last word."""
-        with self._turn():
-            probabilities = self.live.predict_proba(asked)
+        probabilities = self.ask_live(asked)
         return probabilities, self._labels(probabilities, asked)
+
+    def ask_live(self, asked: Any) -> F8:
+        """Probabilities by the live model."""
+        with self._turn():
+            probabilities: F8 = self.live.predict_proba(asked)
+        return probabilities
+
+    def predict(self, asked: Any) -> I8:
+        """Classes as the live model's own predict decides them."""
+        with self._turn():
+            return _predict(self.live, asked)
 
     def _labels(self, probabilities: F8, asked: Any) -> I8:
         """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
         known = getattr(self.live, "by_probability", False)
         if known or (self.copy is not None and self.follows_argmax and not _unsure(probabilities).any()):
             return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
-        with self._turn():
-            return _predict(self.live, asked)
+        return self.predict(asked)
 
     def _turn(self) -> contextlib.AbstractContextManager[Any]:
         """The turn of one thread to ask a model that was read as a table; others may be services, and take long."""
@@ -164,11 +173,11 @@ class Asking:
             numbers, owners = numbers[first], owners[first]
         model = self.model
         asked = self.form.asked(numbers, owners)
-        probabilities: F8 = (model.live if self.live else model.oracle).predict_proba(asked)
+        probabilities: F8 = model.ask_live(asked) if self.live else model.oracle.predict_proba(asked)
         surely = getattr(model.live, "by_probability", False)
         if not surely and (self.live or not model.follows_argmax):
             # the model's own verdict counts, so its class is lifted to the top
-            labels = _predict(model.live, asked)
+            labels = model.predict(asked)
             probabilities = probabilities.copy()
             probabilities[np.arange(labels.size), labels] = probabilities.max(axis=1) + SURE
         return probabilities[place]
