@@ -29,6 +29,7 @@ __all__ = [
     "levels_of",
     "no_category",
     "on_grid",
+    "plain",
     "refuse_infinite",
     "refuse_strangers",
     "with_levels",
@@ -77,7 +78,7 @@ def floats(column: Column) -> F8:
             values[row] = float(value)
         except (TypeError, ValueError, OverflowError):
             raise DataError(
-                f"column {column.name!r}, row {_label(column.index, row)!r} holds {_plain(value)!r}, but the column is "
+                f"column {column.name!r}, row {_label(column.index, row)!r} holds {plain(value)!r}, but the column is "
                 "numeric: give a number, or None where it is missing"
             ) from None
     return values
@@ -172,7 +173,7 @@ def refuse_strangers(name: Any, index: pd.Index[Any], cells: NDArray[np.object_]
         meant = "".join(f" (did you mean {level!r}?)" for level in known if str(level) == str(cell))
         of_file = kinds == "texts" and _kind(cell) == "numbers"
         raise DataError(
-            f"column {name!r}, row {_label(index, row)!r} holds {_plain(cell)!r}{meant}, but the background's "
+            f"column {name!r}, row {_label(index, row)!r} holds {plain(cell)!r}{meant}, but the background's "
             f"categories are {kinds} ({some}): give {kinds}, or None where it is missing"
             + (f"; pandas reads the codes of a file as texts with dtype={{{name!r}: str}}" if of_file else "")
         )
@@ -186,8 +187,8 @@ def _kind(category: Any) -> str:
     return next((word for kind, word in _KINDS.items() if isinstance(category, kind)), type(category).__name__)
 
 
-def _plain(value: Any) -> Any:
-    """A value without numpy's type around it."""
+def plain(value: Any) -> Any:
+    """A cell as a Python number or text, which prints as it is written."""
     return value.item() if isinstance(value, np.generic) else value
 
 

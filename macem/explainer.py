@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from macem import kernel, likely, problem, refine, search
 from macem.adapters import oracle_for
+from macem.columns import plain
 from macem.errors import MacemError, ModelChangedError, OptionError
 from macem.features import Features, Form
 from macem.kernel import F8, I8, Plan
@@ -403,7 +404,7 @@ class Explainer:
                 if is_found:
                     before, after = (cells if kind == problem.NEGATIVE else base_cells)[row], verdict.shown[place[p]]
                     changes = {
-                        _plain(names[at]): (_plain(before[at]), _plain(after[at]))
+                        plain(names[at]): (plain(before[at]), plain(after[at]))
                         for at in np.flatnonzero(differs[p]).tolist()
                         if before[at] != after[at]  # as they are shown: a float32 holds fewer digits than a number
                     }
@@ -471,7 +472,7 @@ class Explainer:
         return sensitivity
 
     def _checked_kinds(self, kinds: Sequence[str]) -> tuple[str, ...]:
-        kinds = tuple(map(_plain, kinds)) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
+        kinds = tuple(map(plain, kinds)) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds or len(set(kinds)) != len(kinds):
             raise OptionError(f'kinds={kinds!r} is not possible; give "positive", "negative" or both.')
@@ -549,11 +550,6 @@ def warm_up() -> None:
 
 def _as_floats(X: Any) -> F8:
     return np.asarray(X, dtype=np.float64)
-
-
-def _plain(value: Any) -> Any:
-    """A cell as a Python number or text, which prints as it is written."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _sample(X: Any, features: Features) -> Any:
