@@ -11,11 +11,15 @@ from types import ModuleType
 import numba
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from macem import kernel as compiled_kernel
 from macem.datasets import load_german_credit
 
 REPOSITORY = Path(__file__).parents[1]
+
+settings.register_profile("seeded", derandomize=True)
+settings.load_profile("seeded")
 
 
 @pytest.fixture(scope="session")
