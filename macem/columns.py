@@ -220,13 +220,13 @@ def cast(column: Column, dtype: Any) -> Column:
 def leveled(column: Column, dtype: Any, levels: NDArray[np.object_]) -> Column:
     """A categorical column in the background's dtype, or in one that holds the background's levels beside its own."""
     if isinstance(dtype, pd.CategoricalDtype):
-        return categorized(column, dtype)
+        return _categorized(column, dtype)
     column = cast(column.astype(object) if isinstance(column.dtype, pd.CategoricalDtype) else column, dtype)
     holds_both = column.dtype == dtype or cast(pd.Series(levels, dtype=object), column.dtype).dtype == column.dtype
     return column if holds_both else column.astype(object)
 
 
-def categorized(column: Column, dtype: pd.CategoricalDtype) -> Column:
+def _categorized(column: Column, dtype: pd.CategoricalDtype) -> Column:
     """A column in the background's categories, followed by those it never had."""
     codes, found = factorized(column)
     known = {category: at for at, category in enumerate(dtype.categories.tolist())}

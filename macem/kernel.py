@@ -625,6 +625,8 @@ def settle(plan: Plan, problems: Problems, p: int, feature: int, number: float) 
 @inlined
 def settled(plan: Plan, problems: Problems, p: int, feature: int, number: float) -> float:
     """The feasible number nearest to a number, on the data's own grid (a continuous one survives float32)."""
+    if number == problems.cell[p, feature].own:
+        return number  # feasible always, though it may lie beside the grid
     grid = plan.feature[feature].grid
     number = math.floor(number * grid + 0.5) / grid if grid > 0.0 else np.float64(np.float32(number))
     return nearest_feasible(problems, p, feature, number)

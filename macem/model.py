@@ -94,8 +94,7 @@ class Model:
         except OracleError as error:
             raise OracleError(narrowed(error, getattr(asked, "iloc", asked)[:1])) from error
         warn_of_labels(live, probabilities)
-        known = getattr(live, "by_probability", False)
-        follows_argmax = known or bool((_predict(live, asked) == probabilities.argmax(axis=1)).all())
+        follows_argmax = _by_probability(live) or bool((_predict(live, asked) == probabilities.argmax(axis=1)).all())
         for_table = getattr(oracle, "for_table", None)
         if for_table is not None:  # what a scaler computes depends on the dtypes of its table
             oracle = for_table(asked)
@@ -144,8 +143,9 @@ class Model:
 
     def _labels(self, probabilities: F8, asked: Any) -> I8:
         """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
-        known = getattr(self.live, "by_probability", False)
-        if known or (self.copy is not None and self.follows_argmax and not _unsure(probabilities).any()):
+        if _by_probability(self.live) or (
+            self.copy is not None and self.follows_argmax and not _unsure(probabilities).any()
+        ):
             return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
         return self.predict(asked)
 
@@ -174,8 +174,7 @@ class Asking:
         model = self.model
         asked = self.form.asked(numbers, owners)
         probabilities: F8 = model.ask_live(asked) if self.live else model.oracle.predict_proba(asked)
-        surely = getattr(model.live, "by_probability", False)
-        if not surely and (self.live or not model.follows_argmax):
+        if not _by_probability(model.live) and (self.live or not model.follows_argmax):
             # the model's own verdict counts, so its class is lifted to the top
             labels = model.predict(asked)
             probabilities = probabilities.copy()
@@ -278,6 +277,11 @@ def _placed(read: F8, columns: I8 | None, n_features: int) -> F8:
     codes = np.zeros((len(read), n_features))
     codes[:, columns] = read
     return codes
+
+
+def _by_probability(live: Any) -> bool:
+    """Whether a model has no predict of its own, so that the largest probability decides."""
+    return bool(getattr(live, "by_probability", False))
 
 
 def _predict(live: Any, table: Any) -> I8:

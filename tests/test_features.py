@@ -567,7 +567,7 @@ def test_many_columns_of_one_dtype_keep_their_order() -> None:
     assert np.array_equal(features.frame(numbers, wide).to_numpy(), numbers)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6)), min_size=2, max_size=30),
     st.integers(0, 6),
@@ -588,7 +588,7 @@ def test_decimal_tables_round_trip(pairs: list[tuple[int, int]], decimals: int, 
 LEVELS = st.one_of(st.text(max_size=3), st.integers(-3, 3), st.none(), st.just(float("nan")))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(LEVELS, min_size=1, max_size=20).filter(lambda cells: not all(map(pd.isna, cells))))
 def test_any_objects_are_levels(cells: list[Any]) -> None:
     table = pd.DataFrame({"c": pd.Series(cells, dtype=object)})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -55,6 +55,7 @@ decimals_and_cells = st.integers(0, 3).flatmap(
 
 @settings(deadline=None, max_examples=150)
 @given(decimals_and_cells, st.booleans(), st.sampled_from([None, "increase", "decrease"]))
+@example((1, [0, 10, 250], 1, 0), False, None)  # a row beside the background's grid
 def test_settled_numbers_obey_every_rule(drawn: Any, away: bool, direction: str | None) -> None:
     decimals, background, own, wish = drawn
     step = 10.0**decimals

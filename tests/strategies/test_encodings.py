@@ -60,7 +60,7 @@ def test_decoding_is_the_paper_s_step_function() -> None:
     assert encoding.decode(points)[:, 0].tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(COUNTS)
 def test_frequency_map(counts: list[int]) -> None:
     features = features_of(counts)
@@ -83,7 +83,7 @@ def test_frequency_map(counts: list[int]) -> None:
     assert unseen > places.max()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(COUNTS, st.lists(st.floats(-2.0, 3.0), min_size=1, max_size=20))
 def test_decoding_takes_the_nearest_level(counts: list[int], places: list[float]) -> None:
     encoding = FrequencyMap().fit(features_of(counts))
@@ -174,7 +174,7 @@ def test_uniforms_draw_each_level_as_often_as_it_weighs() -> None:
     assert edges[:, 0].tolist() == [0.0, 0.0, 2.0]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=8), st.data())
 def test_projection_is_the_nearest_point_of_the_simplex(weights: list[float], data: st.DataObject) -> None:
     block = np.array([weights])
