@@ -143,9 +143,8 @@ class Model:
 
     def _labels(self, probabilities: F8, asked: Any) -> I8:
         """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
-        if _by_probability(self.live) or (
-            self.copy is not None and self.follows_argmax and not _unsure(probabilities).any()
-        ):
+        likely = self.copy is not None and self.follows_argmax
+        if _by_probability(self.live) or (likely and not _unsure(probabilities).any()):
             return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
         return self.predict(asked)
 
@@ -280,7 +279,7 @@ def _placed(read: F8, columns: I8 | None, n_features: int) -> F8:
 
 
 def _by_probability(live: Any) -> bool:
-    """Whether a model has no predict of its own, so that the largest probability decides."""
+    """Whether it is known of a model that its largest probability decides."""
     return bool(getattr(live, "by_probability", False))
 
 
