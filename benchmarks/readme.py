@@ -77,6 +77,16 @@ def plain_table(results: pd.DataFrame) -> list[str]:
     return [head, "|" + "---|" * results.shape[1], *rows]
 
 
+def nearness_table(results: pd.DataFrame) -> list[str]:
+    """How far each method's counterfactuals are over the nearest known, and its milliseconds a row, from peers.csv."""
+    results = results[~results["method"].str.contains("beam of")]
+    cells = results["l1_over_best"].map("{:.2f}".format) + " / " + (1000 * results["seconds"]).map("{:.0f}".format)
+    wide = results.assign(cell=cells).pivot(index=["dataset", "model"], columns="method", values="cell")
+    wide = wide.reindex(results[["dataset", "model"]].drop_duplicates())[results["method"].unique()]
+    lines = ["| data | model | " + " | ".join(wide) + " |", "|---|---|" + "--:|" * wide.shape[1]]
+    return lines + [f"| {' | '.join(row)} |" for row in wide.reset_index().to_numpy()]
+
+
 def defaults_table(results: pd.DataFrame) -> list[str]:
     """Rows found of 30 and their mean distance, one line a setting of the search alone."""
     pairs = list(results[["model", "kind"]].drop_duplicates().itertuples(index=False, name=None))
@@ -114,6 +124,7 @@ class Table(NamedTuple):
 TABLES = {
     "asked": Table("README.md", "speed.csv", asked_table, 2),
     "speed": Table("README.md", "speed.csv", speed_table, 4),
+    "nearness": Table("README.md", "peers.csv", nearness_table, 2),
     "optimum": Table("README.md", "exact.csv", optimum_table, 2),
     "quality": Table("README.md", "paper.csv", quality_table, 2),
     "peers": Table("docs/results.md", "peers.csv", plain_table, 3),
