@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import pandas as pd
 
 from macem.errors import DataError, MacemError, OptionError, OracleError
-from macem.files import (
-    RowFile,
+from macem.files import RowFile
+from macem.result_files import (
     atomically,
     line_schema,
     lines,
@@ -136,11 +136,6 @@ def run(
     if folder.exists():
         _same_run(folder / "run.json", identity)
     schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
-    levels = {
-        str(name): dtype.categories.tolist()
-        for name, dtype in rows.row_dtypes.items()
-        if isinstance(dtype, pd.CategoricalDtype)
-    }
     resumed = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -156,9 +151,9 @@ def run(
                     if part.exists():
                         resumed += n
                     else:
-                        good, refused = _sifted(explainer, chunk.frame)
-                        explained = _explained(explainer, good)
-                        save_table(part, lines(explained, schema, [*chunk.refused, *refused], words, levels))
+                        chunk = chunk.without(_faults(explainer, chunk.frame))
+                        explained = _explained(explainer, chunk.frame)
+                        save_table(part, lines(explained, schema, rows.row_dtypes, chunk.refused, words))
                     progress(n)
             except MacemError:
                 if not any(part.exists() for part in parts):  # nothing to resume, nor to keep another run from
@@ -233,21 +228,18 @@ def _finished(output: Path, identity: Mapping[str, Any]) -> bool:
     return all(earlier.get(key) == value for key, value in identity.items())
 
 
-def _sifted(explainer: Explain, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[tuple[Any, str]]]:
-    """The rows that the explainer takes, and the others with its reason; halves are asked, so good rows cost little."""
-    if frame.empty:
-        return frame, []
+def _faults(explainer: Explain, frame: pd.DataFrame, start: int = 0) -> dict[int, str]:
+    """Why the explainer refuses rows, by position; halves are asked, so good rows cost little."""
     try:
-        explainer.check(frame)
+        if len(frame):
+            explainer.check(frame)
     except DataError as error:
         if len(frame) == 1:
-            return frame.iloc[:0], [(frame.index[0], str(error))]
+            return {start: str(error)}
         middle = len(frame) // 2
-        first, first_bad = _sifted(explainer, frame.iloc[:middle])
-        second, second_bad = _sifted(explainer, frame.iloc[middle:])
-        good = pd.concat([first, second]) if len(first) and len(second) else (first if len(first) else second)
-        return good, first_bad + second_bad
-    return frame, []
+        first = _faults(explainer, frame.iloc[:middle], start)
+        return first | _faults(explainer, frame.iloc[middle:], start + middle)
+    return {}
 
 
 def _explained(explainer: Explain, frame: pd.DataFrame) -> list[Explanation]:

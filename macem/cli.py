@@ -696,9 +696,9 @@ def _write_report(
     results: Path, output: Path, *, title: str | None = None, limit: int = 5000, words: Mapping[str, Any] | None = None
 ) -> None:
     """Write a report in the words of the run, and those given now, which win."""
-    from macem import files, report
+    from macem import report, result_files
 
-    explanations = files.read_explanations(results, limit=limit)
+    explanations = result_files.read_explanations(results, limit=limit)
     then = explanations.provenance.get("settings", {})
     chosen = {name: {**then.get(name, {}), **(words or {}).get(name, {})} for name in WORDS}
     classes = {label for row in explanations if row.probabilities is not None for label in row.probabilities.index}

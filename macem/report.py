@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from macem.errors import MacemError
-from macem.files import atomically
 from macem.reasons import named, readable, undirected
+from macem.result_files import atomically
 from macem.results import Contrast, Explanation, Explanations
 
 __all__ = ["render", "write_report"]

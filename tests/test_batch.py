@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from macem import batch, files
+from macem import batch, files, result_files
 from macem.errors import MacemError, OptionError, OracleError
 from tests.hand_made import CLASSES, ThresholdExplainer, rows
 
@@ -121,7 +121,7 @@ def test_a_dead_model_ends_the_run_and_it_resumes(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_the_run_and_it_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(rows(40), tmp_path / "rows.csv")
-    save, saved = files.save_table, []
+    save, saved = result_files.save_table, []
 
     def full(path: Path, table: Any) -> None:
         if len(saved) == 2:
@@ -213,7 +213,7 @@ def test_texts_that_look_like_numbers_are_read_back_as_texts(tmp_path: Path) -> 
             classes=["0", "1"],
             identity=IDENTITY,
         )
-        back = files.read_explanations(output)
+        back = result_files.read_explanations(output)
         assert [one.original["purpose"] for one in back] == known["purpose"].tolist()[:8]
         assert [one.index for one in back] == [f"0{place}" for place in range(8)]
 
@@ -281,12 +281,22 @@ def test_no_rows(tmp_path: Path) -> None:
 def test_results_read_back(tmp_path: Path) -> None:
     source = write(rows(6), tmp_path / "rows.csv")
     for suffix in (".csv", ".parquet", ".jsonl"):
-        back = files.read_explanations(run(source, tmp_path / f"out{suffix}").output)
+        back = result_files.read_explanations(run(source, tmp_path / f"out{suffix}").output)
         assert len(back) == 6
         assert back.provenance["counts"] == {"explained": 6, "errors": 0, "queries": 1440}
         fresh = ThresholdExplainer().explain(next(files.RowFile(source, rows(50)).chunks(10)).frame)
         assert [one.reason() for one in back] == [one.reason() for one in fresh]
         assert json.dumps(str(back)) == json.dumps(str(fresh))
+        for one in back:
+            assert one.positive is not None
+            assert one.positive.reference["duration"] == fresh[0].base["duration"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_labels_may_be_dates(tmp_path: Path, suffix: str) -> None:
+    source = write(rows(3).set_axis(pd.date_range("2026-11-01", periods=3)), tmp_path / "rows.parquet")
+    back = result_files.read_explanations(run(source, tmp_path / f"out.{suffix}").output)
+    assert [str(one.index)[:10] for one in back] == ["2026-11-01", "2026-11-02", "2026-11-03"]
 
 
 def test_categories_keep_their_order_and_their_unused_levels(tmp_path: Path) -> None:

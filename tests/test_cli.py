@@ -23,7 +23,7 @@ import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from macem import cli, files
+from macem import cli, files, result_files
 from macem.adapters import model_files
 from macem.errors import ModelError, UnsupportedModelError
 from macem.explainer import Explainer
@@ -558,9 +558,11 @@ def test_numbers_with_commas(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_result_is_read_as_far_as_wanted(folder: Path) -> None:
     for output in ("out.csv", "out.parquet", "out.jsonl"):
         assert explain("--quiet", "--chunk-rows", "2", output=output) == cli.DONE
-        back = files.read_explanations(Path(output), limit=5)
+        back = result_files.read_explanations(Path(output), limit=5)
         assert len(back) == 5
-        assert [one.reason() for one in back] == [one.reason() for one in files.read_explanations(Path(output))][:5]
+        assert [one.reason() for one in back] == [one.reason() for one in result_files.read_explanations(Path(output))][
+            :5
+        ]
 
 
 @pytest.mark.parametrize("fault", ["no first line", "details", "provenance"])

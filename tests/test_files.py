@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from macem import files
+from macem import files, result_files
 from macem.errors import DataError, OptionError
 
 pytest.importorskip("pyarrow")
@@ -39,6 +40,26 @@ def test_numbers_are_read_to_the_last_bit(tmp_path: Path) -> None:
     assert list(table["x"]) == values
 
 
+def test_what_only_arrow_takes_for_a_number_is_text(tmp_path: Path) -> None:
+    assert list(text_table(tmp_path, "code\n0x10\n0xFF\n")["code"]) == ["0x10", "0xFF"]
+
+
+def test_whole_numbers_of_any_length(tmp_path: Path) -> None:
+    huge = "1" * 400
+    table = text_table(tmp_path, f'{{"n": {huge}, "m": {2**63}}}\n{{"n": 1, "m": 1}}\n', "table.jsonl")
+    assert table.to_dict("list") == {"n": [float("inf"), 1.0], "m": [2.0**63, 1.0]}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_table_as_far_as_wanted(tmp_path: Path, suffix: str) -> None:
+    path, table = tmp_path / f"table.{suffix}", pd.DataFrame({"n": [1, 2, 3]})
+    {"csv": table.to_csv, "parquet": table.to_parquet}.get(suffix, table.to_json)(
+        path, **({"orient": "records", "lines": True} if suffix == "jsonl" else {"index": False})
+    )
+    for limit in range(5):
+        assert list(files.read_table(path, limit=limit)["n"]) == [1, 2, 3][:limit]
+
+
 def test_json_lines(tmp_path: Path) -> None:
     table = text_table(tmp_path, '{"a": 1, "b": "x"}\n{"b": null, "c": true, "a": 2.5}\n', "table.jsonl")
     assert list(table["a"]) == [1.0, 2.5]
@@ -50,9 +71,10 @@ def test_dtypes_can_be_given(tmp_path: Path) -> None:
     assert list(text_table(tmp_path, "zip\n007\n010\n", dtypes={"zip": "str"})["zip"]) == ["007", "010"]
     with pytest.raises(OptionError, match="'zap', which"):
         text_table(tmp_path, "zip\n007\n", dtypes={"zap": "str"})
-    for cell, dtype in [("x", "int64"), ("1.5", "int64"), ("1.5", "Int64"), ("maybe", "bool"), ("1", "integer")]:
+    wrong = [("x", "int64"), ("1.5", "int64"), ("1.5", "Int64"), ("inf", "Int64"), ("300", "int8"), ("-1", "uint8")]
+    for cell, dtype in [*wrong, ("maybe", "bool"), ("NA", "int64"), ("", "bool"), ("1", "integer")]:
         with pytest.raises(OptionError, match=f"cannot be '{dtype}'"):
-            text_table(tmp_path, f"zip\n{cell}\n", dtypes={"zip": dtype})
+            text_table(tmp_path, f"zip,n\n{cell},1\n", dtypes={"zip": dtype})
 
 
 def test_dtypes_that_know_missing_cells(tmp_path: Path) -> None:
@@ -100,11 +122,9 @@ def test_categories_and_narrow_dtypes_pass_through_parquet(tmp_path: Path) -> No
     background.to_parquet(tmp_path / "rows.parquet")
     chunk = next(files.RowFile(tmp_path / "rows.parquet", background).chunks(10))
     pd.testing.assert_frame_equal(chunk.frame, background)
-    schema = files.line_schema(background.dtypes, ["no", "yes"])
+    schema = result_files.line_schema(background.dtypes, ["no", "yes"])
     assert [str(schema.field(name).type) for name in background] == [
-        "dictionary<values=large_string, indices=int32, ordered=1>"
-        if "large" in str(schema.field("size").type)
-        else "dictionary<values=string, indices=int32, ordered=1>",
+        "dictionary<values=string, indices=int32, ordered=1>",
         "int8",
         "float",
         "int64",
@@ -126,6 +146,58 @@ def test_rows_take_the_backgrounds_dtypes(tmp_path: Path) -> None:
     assert list(chunk.frame["c"]) == ["a", "z"]
     assert [label for label, _ in chunk.refused] == [2, 3]
     assert "'maybe', which is neither" in chunk.refused[0][1]
+
+
+def test_numbers_that_a_narrow_dtype_cannot_hold_widen_it(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("n\n300\n-1\n99999999999999999999\n1\n")
+    for dtype, widened in [("int8", "float64"), ("uint64", "float64"), ("int64", "float64"), ("Int8", "Float64")]:
+        rows = files.RowFile(path, pd.DataFrame({"n": pd.Series([1], dtype=dtype)}))
+        (chunk,) = rows.chunks(10)
+        assert chunk.frame["n"].tolist() == [300, -1, 1e20, 1]
+        assert str(chunk.frame["n"].dtype) == widened
+    path.write_text(f"n\n{2**63 - 1}\n1\n")
+    (chunk,) = files.RowFile(path, pd.DataFrame({"n": [1]})).chunks(10)
+    assert chunk.frame["n"].tolist() == [2**63 - 1, 1]
+
+
+def test_categories_that_are_whole_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("k,n\n2,1\n,1\n2.5,1\n")
+    background = pd.DataFrame({"k": pd.Categorical([1, 2]), "n": [1, 1]})
+    (chunk,) = files.RowFile(path, background).chunks(10)
+    # As the category 2, 2.5 would be another question.
+    assert chunk.frame["k"].tolist()[::2] == [2, 2.5]
+    assert chunk.frame["k"].isna().tolist() == [False, True, False]
+
+
+def test_a_refused_row_leaves_no_trace_in_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("n,x\n1,\n12 months,0.1\n3,ten\n")
+    background = pd.DataFrame({"n": [1, 2], "x": np.array([0.1, 0.2], np.float32)})
+    (chunk,) = files.RowFile(path, background).chunks(10)
+    assert list(chunk.frame.index) == [0]
+    assert dict(chunk.frame.dtypes) == dict(background.dtypes)
+
+
+@pytest.mark.parametrize("first", [None, [1], {"a": 1}])
+def test_ids_that_are_missing_or_nested(tmp_path: Path, first: object) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps({"id": key, "n": n}) for key, n in [(first, "x"), (first, 1), (7, 2)]))
+    one, two, three = files.RowFile(path, pd.DataFrame({"n": [1]}), "id").chunks(1)
+    assert one.frame.empty
+    assert [one.refused[0][0], two.frame.index[0]] == [None if first is None else str(first)] * 2
+    assert list(three.frame.index) == ["7"]
+
+
+@pytest.mark.parametrize("names", [[0, 1], [("loan", "n"), ("loan", "m")]])
+def test_names_of_columns_are_texts(tmp_path: Path, names: list[object]) -> None:
+    path = tmp_path / "rows.parquet"
+    columns = pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else pd.Index(names)
+    pd.DataFrame([[1, 2], [3, 4]], columns=columns).to_parquet(path)
+    table = files.read_table(path)
+    assert list(table) == [str(name) for name in names]
+    assert files.RowFile(path, table).n_rows == 2
 
 
 def test_rows_without_a_column_of_the_background(tmp_path: Path) -> None:
@@ -213,7 +285,7 @@ def read_labels(path: Path, frame: pd.DataFrame, id_column: str | None = None) -
     frame.to_parquet(path)
     rows = files.RowFile(path, frame[["n"]], id_column)
     labels = [label for chunk in rows.chunks(2) for label in chunk.frame.index]
-    return labels, str(files.line_schema({}, ["a", "b"], rows.label_dtype).field("macem_row").type)
+    return labels, str(result_files.line_schema({}, ["a", "b"], rows.label_dtype).field("macem_row").type)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +341,7 @@ def test_decimals_are_the_nearest_numbers(tmp_path: Path) -> None:
 
 def test_a_column_with_the_name_of_a_result() -> None:
     with pytest.raises(DataError, match="rename"):
-        files.line_schema({"macem_row": np.dtype(int)}, ["a", "b"])
+        result_files.line_schema({"macem_row": np.dtype(int)}, ["a", "b"])
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -277,7 +349,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
 
     def write() -> None:
-        with files.atomically(path) as temporary:
+        with result_files.atomically(path) as temporary:
             temporary.write_text("new")
             raise ValueError("stop")
 
