@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
 from importlib.metadata import version
@@ -22,7 +22,7 @@ from macem.columns import plain
 from macem.errors import MacemError, ModelChangedError, OptionError
 from macem.features import Features, Form
 from macem.kernel import F8, I8, Plan
-from macem.model import Asking, Copy, Model, Verdict, judged
+from macem.model import Asking, Model, Verdict, judged
 from macem.options import SearchOptions
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, narrowed
 from macem.results import Contrast, Explanation, Explanations, Status, rows_of
@@ -290,27 +290,26 @@ class Explainer:
                 search.lockstep(work, plan, weights, self._schedule(seed), answers, limits, log_density)
 
         begun = row["done"].copy()
+        draw = partial(search.draw, work, plan, weights, seed, answers, limits)
         if copied is not None and room is not None and self.options.refine:
-            self._by_profiles(copied, work, weights, room, hunt)
+            on_table = partial(refine.on_table, work, copied.table, copied.axes, plan, weights, self.options, room)
+            on_table()  # its profiles are nearly free, and nearer than a search, which is left the rest
+            with work.set_aside(work.found):  # so that a row takes the same way alone and beside one without a result
+                if work.open.size:
+                    hunt()
+                    draw()
+                    on_table(max_rounds=0)
         else:
             hunt()
             if self.options.refine:
                 refine.batched(work, plan, weights, answers, limits)
+                with work.set_aside(work.found):
+                    draw()
+                    refine.batched(work, plan, weights, answers, limits)
         if self.options.refine and log_density is not None:
             nearest = row["done"] & ~begun & np.isfinite(row["cost"])  # proved so, but not the likeliest in reach
             row["done"][nearest] = row["proved"][nearest] = False
             likely.toward_density(work, plan, weights, answers, log_density, limits)
-
-    def _by_profiles(
-        self, copied: Copy, work: Work, weights: kernel.Weights, room: kernel.Scratch, hunt: Callable[[], None]
-    ) -> None:
-        """Refine on a table, where profiles are nearly free and nearer than a search, which is left the rest."""
-        on_table = partial(refine.on_table, work, copied.table, copied.axes, self._plan, weights, self.options, room)
-        on_table()
-        with work.set_aside(work.found):  # so that a row takes the same way alone and beside one without a result
-            if work.open.size:
-                hunt()
-                on_table(max_rounds=0)
 
     def _log_density(self, ask: Asking) -> Any:
         density = self._density

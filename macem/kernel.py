@@ -2306,10 +2306,11 @@ def absorb_moves(
             progress.price = cheapest / missing
     own = beam.state[slot, state]
     steepest = steepest_gain(moves, n_moves, own.cost, own_margin)
+    lost = steepest == 0.0 and bound == np.inf  # a plateau, or the top of a hill: on, to what costs least
     for move in range(n_moves):
         one = moves[move]
         cost, margin = one.cost, one.margin
-        if one.reached or cost >= bound or (margin <= own_margin and cost >= own.cost):
+        if one.reached or cost >= bound or (margin <= own_margin and cost >= own.cost and not lost):
             continue
         if bound < np.inf and (bound - cost) * steepest <= -margin:
             continue  # what is left to spend would not do, even if every move gained as much as the best of these
@@ -2324,7 +2325,8 @@ def absorb_moves(
             number = beam.numbers[slot, state, one.feature]
             fingerprint = own.fingerprint ^ fingerprint_of_cell(one.feature, number)
             fingerprint ^= fingerprint_of_cell(one.feature, one.number)
-            if is_kept(beam, slot, trade_off, fingerprint) or was_state(beam, slot, fingerprint):
+            first = 0 if lost else trade_off  # on a plateau every trade-off would keep the same
+            if is_kept(beam, slot, first, trade_off, fingerprint) or was_state(beam, slot, fingerprint):
                 continue
             for feature in range(beam.grown.shape[2]):
                 beam.grown[slot, worst, feature] = beam.numbers[slot, state, feature]
@@ -2356,7 +2358,7 @@ def offer_child(beam: Beam, slot: int, numbers: F8, cost: float, margin: float) 
     for trade_off in range(len(TRADE_OFFS)):
         worst = worst_child(beam, slot, trade_off)
         score = cost + TRADE_OFFS[trade_off] * beam.slot[slot].price * max(-margin, 0.0)
-        if score < beam.child[slot, worst].score and not is_kept(beam, slot, trade_off, fingerprint):
+        if score < beam.child[slot, worst].score and not is_kept(beam, slot, trade_off, trade_off, fingerprint):
             for feature in range(numbers.size):
                 beam.grown[slot, worst, feature] = numbers[feature]
             set_child(beam, slot, worst, cost, margin, score, fingerprint)
@@ -2375,10 +2377,10 @@ def set_child(
 
 
 @inner
-def is_kept(beam: Beam, slot: int, trade_off: int, fingerprint: np.uint64) -> bool:
-    """Whether the same child is kept: the same moves in another order."""
+def is_kept(beam: Beam, slot: int, first: int, last: int, fingerprint: np.uint64) -> bool:
+    """Whether some trade-offs keep the same child: the same moves in another order."""
     n_kept = beam.child.shape[1] // len(TRADE_OFFS)
-    for child in range(trade_off * n_kept, (trade_off + 1) * n_kept):
+    for child in range(first * n_kept, (last + 1) * n_kept):
         if beam.child[slot, child].fingerprint == fingerprint:
             return True
     return False
@@ -2845,6 +2847,38 @@ def absorb_rows(
             plan, weights, problems, schedule, iterates, best, active[at], starts[at], step,
             numbers[at], margins[at], reached[at], log_densities[at],
         )  # fmt: skip
+
+
+@compiled
+def draw_rows(plan: Plan, problems: Problems, p: int, uniforms: F8, numbers: F8) -> None:
+    """Draw feasible numbers for a problem: each time some of its features move, anywhere.
+
+    `uniforms` is (n, d + 1, 2): whether a feature moves and where to, and what share of a draw's features does.
+    """
+    for draw in range(numbers.shape[0]):
+        share = uniforms[draw, numbers.shape[1], 0]
+        for feature in range(numbers.shape[1]):
+            numbers[draw, feature] = problems.anchor[p, feature]
+            if problems.cell[p, feature].movable and uniforms[draw, feature, 0] < share:
+                numbers[draw, feature] = drawn(plan, problems, p, feature, uniforms[draw, feature, 1])
+
+
+@inner
+def drawn(plan: Plan, problems: Problems, p: int, feature: int, uniform: float) -> float:
+    """A feasible number or level of a feature that may move, drawn by a uniform number."""
+    if plan.feature[feature].kind > GRID:
+        first = plan.feature[feature].first_level
+        n_levels = plan.feature[feature + 1].first_level - first
+        level = np.int64(uniform * n_levels)
+        while not problems.allowed[p, first + level]:
+            level = (level + 1) % n_levels
+        return np.float64(level)
+    low, high = np.inf, -np.inf
+    for side in range(2):
+        if problems.bound[p, feature, side, 0] <= problems.bound[p, feature, side, 1]:
+            low = min(low, problems.bound[p, feature, side, 0])
+            high = max(high, problems.bound[p, feature, side, 1])
+    return settled(plan, problems, p, feature, low + (high - low) * uniform)
 
 
 @compiled_allocating

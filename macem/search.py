@@ -13,11 +13,12 @@ from macem import kernel
 from macem.kernel import F8, I8, Axes, Best, Iterates, Plan, Problems, Schedule, TreeEnsemble, Weights
 from macem.options import SearchOptions
 
-__all__ = ["Ask", "Limits", "Work", "ask_table", "begin", "compiled", "lockstep", "schedule_for"]
+__all__ = ["Ask", "Limits", "Work", "ask_table", "begin", "compiled", "draw", "lockstep", "schedule_for"]
 
 MAX_DIRECTION_BYTES = 32 << 20  # directions are shared by all rows; beyond this, steps reuse blocks of them
 UNLIMITED = int(np.iinfo(np.int64).max)  # queries
 MAX_QUERIES_AT_ONCE = 1 << 16  # rows of one predict_proba call
+MAX_DRAWS, MAX_DRAWN_CELLS = 1000, 1 << 20  # what is asked about for a problem without an example
 
 Ask = Callable[[F8, I8], F8]
 """Probabilities (n, k) of numbers (n, d) that were proposed for problems (n,)."""
@@ -171,6 +172,31 @@ def lockstep(
                 reached.reshape(some.size, n_queries),
                 densities.reshape(some.size, n_queries),
             )
+
+
+def draw(work: Work, plan: Plan, weights: Weights, seed: int, ask: Ask, limits: Limits) -> None:
+    """Ask about points drawn from all that is feasible, for the problems without an example; they end if none is one.
+
+    Where a model answers the same all around, as rules of several conditions do, no gradient leads on and no single
+    move gains: of 280 rows of such models on 2 to 5 columns a search lost 30 that have an example, and this none.
+    """
+    d = plan.feature.size - 1
+    n_draws = max(1, min(MAX_DRAWS, MAX_DRAWN_CELLS // d))
+    row, left = work.best.row, np.setdiff1d(work.open, work.found)
+    if not left.size:
+        return
+    uniforms = np.random.default_rng((seed, n_draws)).random((n_draws, d + 1, 2))
+    numbers, margins, reached = np.empty((n_draws, d)), np.empty(n_draws), np.empty(n_draws, bool)
+    for p in left:
+        if limits.passed or row["n_queries"][p] + n_draws > work.best.max_queries:
+            row["exhausted"][p] = True
+            continue
+        rows = np.full(n_draws, p)
+        kernel.draw_rows(plan, work.problems, p, uniforms, numbers)
+        kernel.judge_rows(weights, work.problems, rows, ask(numbers, rows), margins, reached)
+        kernel.keep_rows(plan, weights, work.problems, work.best, rows, numbers, reached)
+        row["n_queries"][p] += n_draws
+        row["done"][p] = not reached.any()
 
 
 def _iterates(work: Work, plan: Plan, schedule: Schedule) -> Iterates:

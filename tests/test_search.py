@@ -169,6 +169,51 @@ def test_first_profile_tells_what_the_anchor_is() -> None:
     assert_array_equal(begun.best.row["n_queries"] - fresh.best.row["n_queries"], np.where(solved, 0, 1))
 
 
+def feasible(s: Setting, p: int, numbers: Any) -> bool:
+    """Whether numbers are the anchor's where nothing may move, and else within the bounds or among the levels."""
+    for feature, number in enumerate(numbers):
+        levels = s.plan.feature["first_level"][feature : feature + 2]
+        if not s.problems.cell["movable"][p, feature]:
+            holds = number == s.problems.anchor[p, feature]
+        elif levels[0] < levels[1]:
+            holds = s.problems.allowed[p, levels[0] + int(number)]
+        else:
+            holds = any(low <= number <= high for low, high in s.problems.bound[p, feature])
+        if not holds:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("encoding", ["fma", "ssa"])
+def test_what_is_drawn_is_feasible_and_lies_everywhere(encoding: str) -> None:
+    s = setting(encoding)
+    numbers = np.empty((300, 3))
+    for p in range(len(s.problems.row)):
+        kernel.draw_rows(s.plan, s.problems, p, np.random.default_rng(p).random((300, 4, 2)), numbers)
+        assert all(feasible(s, p, drawn) for drawn in numbers)
+        moved = (numbers != s.problems.anchor[p]).any(axis=0)
+        assert_array_equal(moved, s.problems.cell["movable"][p])
+    assert len(np.unique(numbers, axis=0)) > 100  # of the last, a negative
+
+
+def test_what_a_search_left_is_drawn_within_the_budget() -> None:
+    s = setting()
+    for most, asked in ((search.MAX_DRAWS, search.MAX_DRAWS), (search.MAX_DRAWS - 1, 0)):
+        work, limits = s.work(max_queries=most)
+        work.best.row["done"][::2] = True
+        search.draw(work, s.plan, s.weights, 0, s.ask, limits)
+        row, left = work.best.row, np.arange(s.problems.row.size) % 2 == 1
+        assert_array_equal(row["n_queries"], np.where(left, asked, 0))
+        assert_array_equal(row["exhausted"], left & (asked == 0))
+        assert np.isinf(row["cost"][~left]).all()
+        assert np.isfinite(row["cost"][left]).any() == (asked > 0)
+        assert_array_equal(row["done"][left], np.isinf(row["cost"][left]) & (asked > 0))
+    work = Work.on(s.problems, Limits(deadline=-np.inf))
+    search.draw(work, s.plan, s.weights, 0, s.ask, Limits(deadline=-np.inf))
+    assert not work.best.row["n_queries"].any()
+    assert work.best.row["exhausted"].all()
+
+
 @pytest.mark.parametrize("path", ["table", "asked"])
 def test_refinement_only_improves(path: str) -> None:
     s = setting()

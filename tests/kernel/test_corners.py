@@ -171,11 +171,11 @@ def test_no_more_inward_states_than_the_beam_is_wide(plain_kernel: ModuleType, f
     assert plain_kernel.inward_states(forest.problems, beam, 0, 0, work.best) == 4
 
 
-def refined(plain_kernel: ModuleType, s: Setting, work: Work) -> Work:
+def refined(plain_kernel: ModuleType, s: Setting, work: Work, max_rounds: int = 12) -> Work:
     scratch = refine.scratch_for(s.table, s.axes, s.plan)
     beam = refine._beam(1, 8, 3)
     plain_kernel.refine_rows(
-        s.table, s.axes, s.plan, s.weights, s.problems, work.best, beam, scratch, 12, 12, np.empty((0, 0))
+        s.table, s.axes, s.plan, s.weights, s.problems, work.best, beam, scratch, max_rounds, 12, np.empty((0, 0))
     )
     return work
 
@@ -194,6 +194,26 @@ def test_no_state_is_asked_twice(plain_kernel: ModuleType, forest: Setting, monk
     monkeypatch.setattr(plain_kernel, "was_state", lambda *_: False)
     refined(plain_kernel, forest, forest.work()[0])
     assert len(asked) > len(set(asked))
+
+
+def test_without_outward_rounds_what_is_found_comes_nearer_and_nothing_is_found(
+    plain_kernel: ModuleType, forest: Setting
+) -> None:
+    s = forest
+    work, _ = s.work()
+    begin(work, s.plan, s.weights, s.ask)
+    numbers, row = np.empty((40, 3)), work.best.row
+    margins, reached = np.empty(40), np.empty(40, bool)
+    for p in np.flatnonzero(~row["done"])[1:]:  # the first has none
+        plain_kernel.draw_rows(s.plan, s.problems, p, np.random.default_rng(p).random((40, 4, 2)), numbers)
+        rows = np.full(40, p)
+        plain_kernel.judge_rows(s.weights, s.problems, rows, s.ask(numbers, rows), margins, reached)
+        plain_kernel.keep_rows(s.plan, s.weights, s.problems, work.best, rows, numbers, reached)
+    drawn = row["cost"].copy()
+    refined(plain_kernel, s, work, max_rounds=0)
+    assert (row["cost"] < drawn).sum() > 2
+    assert not (row["cost"] > drawn).any()
+    assert_array_equal(np.isinf(row["cost"]), np.isinf(drawn))
 
 
 def test_a_joint_move_to_a_former_state_is_no_child(plain_kernel: ModuleType) -> None:
