@@ -13,6 +13,7 @@ import os
 import shutil
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,50 +121,50 @@ def run(
     identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}))
     folder = output.with_name(output.name + ".parts")
     errors = output.with_name(output.name + ".errors.csv")
-    if folder.exists() and not folder.is_dir():
-        raise OptionError(f"{folder} is a file, where chunks would be kept; move it, or name another output.")
     if folder.exists():
+        if not folder.is_dir():
+            raise OptionError(f"{folder} is a file, where chunks would be kept; move it, or name another output.")
         with _alone(folder):
             if not resume:
                 raise OptionError(
                     f"{folder} holds an unfinished run; go on with it by --resume, or delete it to begin anew."
                 )
-    if resume and _finished(output, identity):
+    if resume and (counts := _finished(output, identity)):
         # A kill may have come after the output was whole, and before the parts were gone.
         shutil.rmtree(folder, ignore_errors=True)
-        counts = json.loads(provenance_path(output).read_text(encoding="utf-8"))["counts"]
-        return Outcome(counts["explained"], counts["errors"], counts["explained"], 0, 0.0, output, _if_there(errors))
-    if folder.exists():
-        _same_run(folder / "run.json", identity)
+        return _outcome({**counts, "queries": 0}, counts["explained"], 0.0, output, errors)
+    _refuse_another_run(folder / "run.json", identity)
     schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
-    resumed = 0
+    parts: list[Path] = []
+    n_resumed = 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
             with atomically(folder / "run.json") as temporary:
                 temporary.write_text(json.dumps(identity, indent=1), encoding="utf-8")
-            parts = []
             try:
                 for number, chunk in enumerate(rows.chunks(chunk_rows)):
-                    part = folder / f"{number:08d}.arrow"
-                    parts.append(part)
-                    n = len(chunk.frame) + len(chunk.refused)
+                    parts.append(part := folder / f"{number:08d}.arrow")
                     if part.exists():
-                        resumed += n
+                        n_resumed += _counted(open_table(part))["explained"]
                     else:
-                        chunk = chunk.without(_faults(explainer, chunk.frame))
-                        explained = _explained(explainer, chunk.frame)
-                        save_table(part, lines(explained, schema, rows.row_dtypes, chunk.refused, words))
-                    progress(n)
+                        good = chunk.without(_faults(explainer, chunk.frame))
+                        explained = _explained(explainer, good.frame)
+                        save_table(part, lines(explained, schema, rows.row_dtypes, good.refused, words))
+                    progress(len(chunk.frame) + len(chunk.refused))
             except MacemError:
                 if not any(part.exists() for part in parts):  # nothing to resume, nor to keep another run from
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
             counts = _join(parts, output, errors, schema)
             seconds = time.perf_counter() - started
-            finished = datetime.now(UTC).isoformat(timespec="seconds")
-            record = {**identity, "texts": text_columns(schema), "counts": counts}
-            record |= {"seconds": round(seconds, 3), "finished": finished}
+            record = {
+                **identity,
+                "texts": text_columns(schema),
+                "counts": counts,
+                "seconds": round(seconds, 3),
+                "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
             with atomically(provenance_path(output)) as temporary:
                 temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
     except OSError as error:
@@ -173,9 +174,12 @@ def run(
             f"The disk is full ({error}). Every chunk written so far is kept; make room and add --resume."
         ) from error
     shutil.rmtree(folder)
-    return Outcome(
-        counts["explained"], counts["errors"], resumed, counts["queries"], seconds, output, _if_there(errors)
-    )
+    return _outcome(counts, n_resumed, seconds, output, errors)
+
+
+def _outcome(counts: Mapping[str, int], n_resumed: int, seconds: float, output: Path, errors: Path) -> Outcome:
+    n_explained, n_errors, n_queries = (counts[name] for name in ("explained", "errors", "queries"))
+    return Outcome(n_explained, n_errors, n_resumed, n_queries, seconds, output, errors if n_errors else None)
 
 
 @contextmanager
@@ -203,11 +207,8 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _if_there(path: Path) -> Path | None:
-    return path if path.exists() else None
-
-
-def _same_run(record: Path, identity: Mapping[str, Any]) -> None:
+def _refuse_another_run(record: Path, identity: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run whose results depend on something else."""
     if not record.is_file():
         return
     earlier = json.loads(record.read_text(encoding="utf-8"))
@@ -219,13 +220,13 @@ def _same_run(record: Path, identity: Mapping[str, Any]) -> None:
         )
 
 
-def _finished(output: Path, identity: Mapping[str, Any]) -> bool:
-    """Whether this very run has been finished before."""
+def _finished(output: Path, identity: Mapping[str, Any]) -> dict[str, int] | None:
+    """The counts of this very run, where it has been finished before."""
     record = provenance_path(output)
     if not (output.is_file() and record.is_file()):
-        return False
+        return None
     earlier = json.loads(record.read_text(encoding="utf-8"))
-    return all(earlier.get(key) == value for key, value in identity.items())
+    return earlier["counts"] if all(earlier.get(key) == value for key, value in identity.items()) else None
 
 
 def _faults(explainer: Explain, frame: pd.DataFrame, start: int = 0) -> dict[int, str]:
@@ -258,23 +259,26 @@ def _explained(explainer: Explain, frame: pd.DataFrame) -> list[Explanation]:
     return explanations
 
 
+def _counted(table: Any) -> dict[str, int]:
+    """What the lines of a table are, and the model calls that they took."""
+    kinds = Counter(table["macem_kind"].to_pylist())
+    queries = int(table["macem_n_queries"].to_pandas().sum())
+    return {"explained": kinds["row"], "errors": kinds["error"], "queries": queries}
+
+
 def _join(parts: list[Path], output: Path, errors: Path, schema: Any) -> dict[str, int]:
     """Join the parts into the output and the errors file, a part at a time."""
-    counts = {"explained": 0, "errors": 0, "queries": 0}
+    counts: Counter[str] = Counter()
     bad: list[pd.DataFrame] = []
 
     def tables() -> Iterator[Any]:
         for part in parts:
             table = open_table(part)
-            kinds = table["macem_kind"].to_numpy()
-            failed = kinds == "error"
+            counts.update(_counted(table))
+            failed = table["macem_kind"].to_numpy() == "error"
             if failed.any():
-                bad.append(
-                    table.filter(failed).select(["macem_row", "macem_reason"]).to_pandas(integer_object_nulls=True)
-                )
-            counts["explained"] += int((kinds == "row").sum())
-            counts["errors"] += int(failed.sum())
-            counts["queries"] += int(table["macem_n_queries"].to_pandas().fillna(0).sum())
+                refused = table.filter(failed).select(["macem_row", "macem_reason"])
+                bad.append(refused.to_pandas(integer_object_nulls=True))
             yield table.filter(~failed)
 
     write_lines(output, tables(), schema)

@@ -119,6 +119,18 @@ def test_a_dead_model_ends_the_run_and_it_resumes(tmp_path: Path) -> None:
     assert outcome.output.read_bytes() == whole.read_bytes()
 
 
+def test_refused_rows_are_none_of_those_explained_earlier(tmp_path: Path) -> None:
+    frame = rows(20)
+    frame.loc[3, "amount"] = -1.0
+    source = write(frame, tmp_path / "rows.csv")
+    with pytest.raises(batch.BatchError):
+        run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=12))
+    for n_resumed in (9, 19):  # in the first chunk, and in the finished run
+        outcome = run(source, tmp_path / "out.csv", resume=True)
+        assert (outcome.n_explained, outcome.n_errors, outcome.n_resumed) == (19, 1, n_resumed)
+        assert outcome.errors == tmp_path / "out.csv.errors.csv"
+
+
 def test_a_full_disk_ends_the_run_and_it_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write(rows(40), tmp_path / "rows.csv")
     save, saved = result_files.save_table, []
