@@ -44,7 +44,7 @@ def night_rows(X: pd.DataFrame, n: int, random: np.random.Generator) -> pd.DataF
 def start(folder: Path, rows: Path, output: Path, *options: str) -> subprocess.Popen[bytes]:
     command = ["explain", "model.joblib", rows.name, "--background", "train.csv", "--output", str(output)]
     return subprocess.Popen(
-        [sys.executable, "-m", "macem.cli", *command, "--trust-pickle", "--quiet", *options],
+        [sys.executable, "-m", "macem", *command, "--trust-pickle", "--quiet", *options],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

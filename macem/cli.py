@@ -311,9 +311,6 @@ def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
     for name in ("background", "output"):
         if name not in settings:
             raise OptionError(f"There is no --{name}; name the file, as in: {EXAMPLE}")
-    for name in ("loss_weights", "smoothing", "kinds"):
-        if name in settings:
-            settings[name] = tuple(settings[name])
     return settings
 
 
@@ -388,7 +385,11 @@ class _Asked:
 
 
 def _explain(chosen: argparse.Namespace) -> int:
+    from macem.files import format_of
+
     settings = _settings(chosen)
+    format_of(settings["output"])  # refuses an unknown suffix
+    _check_written({**settings, "config": chosen.config})
 
     def say(text: str) -> None:
         if not settings.get("quiet"):
@@ -428,14 +429,13 @@ def _told_when_compiling(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
+    from tqdm import tqdm
+
     from macem import batch, files
     from macem.adapters import model_files
     from macem.explainer import Explainer
 
     output = Path(settings["output"])
-    files.format_of(output)
-    _refuse_overwriting(settings)
-    _refuse_unwritable(settings)
     model = _model(settings)
     background = files.read_table(settings["background"], settings.get("dtypes"))
     background = _columns_of(model, background, settings)
@@ -466,8 +466,8 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
     labels = ", ".join(map(str, classes))
     say(f"{_rows(rows.n_rows)} of {settings['rows']}, by {type(model).__name__} with the classes {labels}")
     say(explainer.describe())
-    bar = _progress_bar(rows.n_rows, bool(settings.get("quiet")))
-    try:
+    quiet = settings.get("quiet", False)
+    with tqdm(total=rows.n_rows, unit=" rows", disable=quiet, file=sys.stderr, mininterval=0.5) as bar:
         outcome = batch.run(
             _Asked(explainer, background, call),
             rows,
@@ -475,12 +475,10 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
             classes=classes,
             identity=_identity(settings, explainer, model),
             chunk_rows=settings.get("chunk_rows", 500),
-            resume=bool(settings.get("resume")),
+            resume=settings.get("resume", False),
             progress=bar.update,
             words=words,
         )
-    finally:
-        bar.close()
     resumed = f", {outcome.n_resumed:,} of them earlier," if outcome.n_resumed else ""
     say(
         f"{_rows(outcome.n_explained)} explained{resumed} with {outcome.n_queries:,} model calls "
@@ -495,24 +493,18 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
     return DONE
 
 
-def _refuse_overwriting(paths: Mapping[str, Any]) -> None:
-    """Refuse two files of a run that are one, of which one would be written over the other."""
-    written = [name for name in ("output", "report") if paths.get(name)]
-    read = [name for name in ("model", "rows", "background", "config", "results") if paths.get(name)]
-    for name in written:
-        for other in [*read, *written[: written.index(name)]]:
-            if Path(paths[name]).resolve() == Path(paths[other]).resolve():
-                raise OptionError(f"--{name} {paths[name]} is the file of the {other}, too; name another.")
-
-
-def _refuse_unwritable(paths: Mapping[str, Any]) -> None:
-    """Refuse a file of a run that cannot be written, before the work and not after it."""
+def _check_written(paths: Mapping[str, Any]) -> None:
+    """Refuse an output over another file of the run, or where none can be written, before the work and not after it."""
     from macem.batch import FULL
 
-    for name in ("output", "report"):
-        if not paths.get(name):
-            continue
+    written = [name for name in ("output", "report") if paths.get(name)]
+    others = [name for name in ("model", "rows", "background", "config", "results") if paths.get(name)]
+    for name in written:
         path = Path(paths[name])
+        for other in others:
+            if path.resolve() == Path(paths[other]).resolve():
+                raise OptionError(f"--{name} {paths[name]} is the file of the {other}, too; name another.")
+        others.append(name)
         try:
             if path.is_dir():
                 raise OptionError(f"--{name} {path} is a folder; name a file in it.")
@@ -545,7 +537,7 @@ def _model(settings: dict[str, Any]) -> Any:
                 )
         return model_files.load(
             settings["model"],
-            trust_pickle=bool(settings.get("trust_pickle")),
+            trust_pickle=settings.get("trust_pickle", False),
             trusted_types=settings.get("trust_type", ()),
             classes=settings.get("classes"),
         )
@@ -602,6 +594,8 @@ def _some(settings: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 def _columns_of(model: Any, background: Any, settings: dict[str, Any]) -> Any:
     """The background's columns that the model takes; texts as categories where the model wants them so."""
+    from pandas.api.types import is_string_dtype
+
     from macem.adapters import model_files
 
     dropped = settings.get("drop", [])
@@ -615,9 +609,7 @@ def _columns_of(model: Any, background: Any, settings: dict[str, Any]) -> Any:
     elif settings.get("id") in background.columns:
         background = background.drop(columns=settings["id"])
     if model_files.wants_categories(model):
-        texts = [
-            name for name in background if background[name].dtype == object or str(background[name].dtype) == "str"
-        ]
+        texts = [name for name, dtype in background.dtypes.items() if is_string_dtype(dtype)]  # object as well
         background = background.astype(dict.fromkeys(texts, "category"))
     return background
 
@@ -677,16 +669,9 @@ def _digest(path: str) -> str | None:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _progress_bar(total: int, quiet: bool) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit=" rows", disable=quiet, file=sys.stderr, mininterval=0.5)
-
-
 def _report(chosen: argparse.Namespace) -> int:
     words = {name: dict(_pair(name, text) for text in getattr(chosen, name) or []) for name in WORDS}
-    _refuse_overwriting({"output": chosen.output, "results": chosen.results})
-    _refuse_unwritable({"output": chosen.output})
+    _check_written({"output": chosen.output, "results": chosen.results})
     _write_report(Path(chosen.results), Path(chosen.output), title=chosen.title, limit=chosen.limit, words=words)
     print(f"report: {chosen.output}", file=sys.stderr)
     return DONE
@@ -771,7 +756,3 @@ def _demo_files(explanations: Any, folder: Path) -> int:
         return DONE
     print(f"Report: {folder / 'report.html'}   Picture: {folder / 'application.png'}")
     return DONE
-
-
-if __name__ == "__main__":
-    sys.exit(main())

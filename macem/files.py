@@ -28,13 +28,7 @@ from macem.reasons import is_missing
 
 __all__ = ["Chunk", "RowFile", "format_of", "head", "pyarrow", "read_table"]
 
-FORMATS = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jsonl": "json",
-    ".ndjson": "json",
-}
+FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".jsonl": "json", ".ndjson": "json"}
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>"})
 BOOLS = {"true": True, "false": False}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -83,13 +84,13 @@ def render(
     words = {"templates": templates, "names": names, "labels": labels}
     summary = explanations.summary()
     counts = explanations.provenance.get("counts", {})  # of a whole batch, of which these may be the first rows
-    predictions = [_label(row, labels) for row in explanations if row.error is None]
+    predictions = Counter(_label(row, labels) for row in explanations if row.error is None)
     return environment.get_template("report.html").render(
         title=title or "Contrastive explanations",
         rows=[_row(explanation, words) for explanation in explanations],
         n_left_out=max(0, counts.get("explained", 0) - len(explanations)),
         n_errors=sum(row.error is not None for row in explanations) + counts.get("errors", 0),
-        classes=sorted({label: predictions.count(label) for label in set(predictions)}.items()),
+        classes=sorted(predictions.items()),
         kinds=[_kind(kind, summary[summary["kind"] == kind]) for kind in ("positive", "negative")],
         frequencies=_frequencies(explanations, names or {}),
         n_queries=int(summary["n_queries"].sum()),

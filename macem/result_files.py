@@ -29,22 +29,22 @@ __all__ = [
     "write_lines",
 ]
 
-#: Columns that every result file has before those of the rows; the prefix keeps them apart from a user's own "status".
-LINE_COLUMNS = (
-    "macem_row",
-    "macem_kind",
-    "macem_status",
-    "macem_prediction",
-    "macem_probability",
-    "macem_distance",
-    "macem_n_changed",
-    "macem_changed",
-    "macem_n_queries",
-    "macem_lower_bound",
-    "macem_reason",
-    "macem_details",
-)
-#: Those whose cells are the user's own labels.
+#: Columns that every result file has before those of the rows, and their types; rows and classes may have labels of
+#: another type. The prefix keeps them apart from a user's own "status".
+LINE_COLUMNS = {
+    "macem_row": "int64",
+    "macem_kind": "string",
+    "macem_status": "string",
+    "macem_prediction": "string",
+    "macem_probability": "float64",
+    "macem_distance": "float64",
+    "macem_n_changed": "int64",
+    "macem_changed": "string",
+    "macem_n_queries": "int64",
+    "macem_lower_bound": "float64",
+    "macem_reason": "string",
+    "macem_details": "string",
+}
 LABELS = ("macem_row", "macem_prediction")
 
 
@@ -78,22 +78,17 @@ def line_schema(dtypes: Mapping[str, Any], classes: Sequence[Any], id_dtype: Any
         Of the rows' labels; whole numbers by default.
     """
     pa = pyarrow()
+    types = {**LINE_COLUMNS, "macem_row": _arrow_type(id_dtype)}
     label = pa.array(np.asarray(classes).tolist()).type
-    types = {
-        "macem_row": _arrow_type(id_dtype),
-        "macem_prediction": label if pa.types.is_primitive(label) else pa.string(),
-        "macem_n_changed": pa.int64(),
-        "macem_n_queries": pa.int64(),
-        **dict.fromkeys(["macem_probability", "macem_distance", "macem_lower_bound"], pa.float64()),
-    }
-    for name in dtypes:
+    if pa.types.is_primitive(label):
+        types["macem_prediction"] = label
+    for name, dtype in dtypes.items():
         if name in LINE_COLUMNS:
             raise DataError(f"Column {name!r} has the name of a column of the results; rename it.")
-    fields = [pa.field(name, types.get(name, pa.string())) for name in LINE_COLUMNS]
-    schema = pa.schema([*fields, *(pa.field(name, _arrow_type(dtype)) for name, dtype in dtypes.items())])
+        types[name] = _arrow_type(dtype)
     # Parquet would read an Int64 back as int64, had it no word of what pandas calls it.
     like = pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in dtypes.items()})
-    return schema.with_metadata(pa.Schema.from_pandas(like, preserve_index=False).metadata)
+    return pa.schema(types, metadata=pa.Schema.from_pandas(like, preserve_index=False).metadata)
 
 
 def _arrow_type(dtype: Any) -> Any:

@@ -411,6 +411,22 @@ def test_a_booster_gets_labels(folder: Path, german_credit: tuple[pd.DataFrame, 
     assert provenance["model_class"] == "lightgbm.basic.Booster"
 
 
+@pytest.mark.parametrize("dtype", ["str", "string"])
+def test_a_booster_gets_texts_as_categories(
+    folder: Path, german_credit: tuple[pd.DataFrame, pd.Series], dtype: str
+) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = german_credit
+    table = X.loc[:299, ["duration", "purpose"]].astype({"purpose": "category"})
+    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(table, y[:300])
+    joblib.dump(model, "texts.joblib")
+    table.to_csv("train.csv", index=False)
+    table.head(3).to_csv("rows.csv", index=False)
+    assert explain("--dtypes", f"purpose={dtype}", "--kinds", "positive", "--quiet", model="texts.joblib") == cli.DONE
+    own = files.read_table("out.csv").query("macem_kind == 'row'")
+    assert list(own["macem_prediction"]) == list(model.predict(table.head(3)))
+
+
 def test_a_column_that_the_model_does_not_take(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train = pd.read_csv("train.csv")
     joblib.dump(DecisionTreeClassifier().fit(train[COLUMNS].to_numpy(), train["target"]), "nameless.joblib")
@@ -484,11 +500,13 @@ def test_a_full_disk_is_no_refusal(folder: Path, monkeypatch: pytest.MonkeyPatch
         (["--output", "./rows.csv"], "--output ./rows.csv is the file of the rows, too"),
         (["--report", "out.csv"], "--report out.csv is the file of the output, too"),
         (["--report", "model.joblib"], "--report model.joblib is the file of the model, too"),
+        (["--config", "run.toml", "--report", "run.toml"], "--report run.toml is the file of the config, too"),
     ],
 )
 def test_no_file_is_written_over_one_that_is_read(
     folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (folder / "run.toml").write_text("seed = 1\n")
     before = {path: path.read_bytes() for path in folder.iterdir()}
     assert explain(*options) == cli.REFUSED
     assert message in capsys.readouterr().err
