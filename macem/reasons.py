@@ -24,8 +24,8 @@ __all__ = [
     "undirected",
 ]
 
-#: The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; the fields it may use
-#: are those that the default uses.
+#: The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; an unknown field raises
+#: an error that names those there are.
 TEMPLATES: Mapping[str, str] = MappingProxyType(
     {
         "decision": "The model's decision is {prediction} (probability {probability}).",

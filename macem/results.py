@@ -302,32 +302,37 @@ class Explanation:
 
     def __repr__(self) -> str:
         outcome = self.error or ", ".join(f"{contrast.kind} {contrast.status}" for contrast in self.contrasts)
-        return f"<Explanation of row {self.index}: {readable(self.prediction)}; {outcome}>"
+        return f"<Explanation of row {self.index}: {self._decision}; {outcome}>"
 
     def __str__(self) -> str:
-        if self.error is not None:
-            return _fit([f"row {self.index}: not explained", f"  {_printable(self.error)}"])
-        lines = [f"row {self.index}: {readable(self.prediction)}{_probability(self.probability)}"]
-        header, *cells = self._table()
-        if cells:
-            lines += _columns([header, *cells], indent=2)
-        for contrast in self.contrasts:
-            lines.append(f"  {contrast.kind}: {_outcome(contrast)}")
+        lines = [self._headline(), *_columns(self._table(), indent=2)]
+        lines += [f"  {contrast.kind}: {_outcome(contrast)}" for contrast in self.contrasts]
+        lines += [f"  {_printable(self.error)}"] if self.error is not None else []
         return _fit(lines)
 
     def _repr_html_(self) -> str:
-        title = f"row {self.index}: {readable(self.prediction)}{_probability(self.probability)}"
-        header, *cells = self._table()
-        table = _html_table(header, cells) if cells else ""
-        return f"<div><p><b>{_html(title)}</b></p>{table}<p>{_html(self.reason())}</p></div>"
+        table = _html_table(self._table())
+        return f"<div><p><b>{_html(self._headline())}</b></p>{table}<p>{_html(self.reason())}</p></div>"
+
+    @property
+    def _decision(self) -> str:
+        """The predicted class in words; a row that could not be explained has none."""
+        return readable(self.prediction) if self.error is None else "not explained"
+
+    def _headline(self) -> str:
+        probability = "" if self.probability is None else f" (probability {self.probability:.2f})"
+        return f"row {self.index}: {self._decision}{probability}"
+
+    def _changed(self) -> list[Any]:
+        """The features that a contrast changes: first the positive's, the most important first."""
+        return list(dict.fromkeys(name for contrast in self.contrasts for name in contrast.ranked))
 
     def _table(self) -> list[list[str]]:
-        """A header, and a line for each feature that a contrast changes: its base, the row, the contrasts."""
-        found = [contrast for contrast in self.contrasts if contrast.found and contrast.values is not None]
-        header = ["feature", "base", "row", *(contrast.kind for contrast in found)]
-        changed = dict.fromkeys(name for contrast in found for name in contrast.ranked)
-        columns = [self.base, self.original, *(contrast.values for contrast in found if contrast.values is not None)]
-        return [header, *([named(name), *(readable(column[name]) for column in columns)] for name in changed)]
+        """A header, and a line for each changed feature: its base, the row, the contrasts."""
+        examples = {contrast.kind: contrast.values for contrast in self.contrasts if contrast.values is not None}
+        columns = [self.base, self.original, *examples.values()]
+        lines = ([named(name), *(readable(column[name]) for column in columns)] for name in self._changed())
+        return [["feature", "base", "row", *examples], *lines]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -451,18 +456,14 @@ class Explanations(Sequence[Explanation]):
         return f"<Explanations: {self._headline()}>"
 
     def __str__(self) -> str:
-        lines = [self._headline()]
-        if self.rows:
-            lines += _columns(self._table())
+        lines = [self._headline(), *_columns(self._table())]
         if len(self) > SHOWN_ROWS:
             lines.append(f"… and {len(self) - SHOWN_ROWS:,} more rows; .summary() has them all")
         return _fit(lines)
 
     def _repr_html_(self) -> str:
         more = f"<p>… and {len(self) - SHOWN_ROWS:,} more rows</p>" if len(self) > SHOWN_ROWS else ""
-        header, *cells = self._table()
-        table = _html_table(header, cells) if cells else ""
-        return f"<div><p><b>{html.escape(self._headline())}</b></p>{table}{more}</div>"
+        return f"<div><p><b>{html.escape(self._headline())}</b></p>{_html_table(self._table())}{more}</div>"
 
     def _headline(self) -> str:
         parts = [f"{len(self):,} row{'' if len(self) == 1 else 's'}"]
@@ -479,7 +480,7 @@ class Explanations(Sequence[Explanation]):
         """A header, and a line for each of the first rows and kinds."""
         table = [["row", "prediction", "kind", "leads to", "changes"]]
         for explanation in self.rows[:SHOWN_ROWS]:
-            start = [str(explanation.index), readable(explanation.prediction)]
+            start = [str(explanation.index), explanation._decision]
             if explanation.error is not None:
                 table.append([*start, "", "", explanation.error])
             for contrast in explanation.contrasts:
@@ -519,10 +520,6 @@ def _quoted_pair(start: Any, end: Any) -> tuple[str, str]:
     )
 
 
-def _probability(probability: float | None) -> str:
-    return "" if probability is None else f" (probability {probability:.2f})"
-
-
 def _outcome(contrast: Contrast) -> str:
     """How the search for a contrast ended, what it reached, and what it took."""
     parts = [str(contrast.status)]
@@ -545,7 +542,9 @@ def _fit(lines: Sequence[str]) -> str:
 
 
 def _columns(table: Sequence[Sequence[str]], indent: int = 0, limit: int = 28) -> list[str]:
-    """Lay a table out in columns; all but the last are cut to a limit."""
+    """Lay a table out in columns, of which all but the last are cut to a limit; nothing of a header alone."""
+    if len(table) == 1:
+        return []
     clean = [[_printable(cell) for cell in line] for line in table]
     cut = [[c if len(c) <= limit else c[: limit - 1] + "…" for c in line[:-1]] + [line[-1]] for line in clean]
     widths = [max(len(line[column]) for line in cut) for column in range(len(cut[0]))]
@@ -564,8 +563,11 @@ def _html(text: str) -> str:
     return html.escape(undirected(text))
 
 
-def _html_table(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """A bare table, every cell escaped."""
+def _html_table(table: Sequence[Sequence[str]]) -> str:
+    """A bare table, every cell escaped; nothing of a header alone."""
+    header, *cells = table
+    if not cells:
+        return ""
     left = ' style="text-align:left"'  # a notebook would align cells to the right
     head = "".join(f"<th{left}>{html.escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td{left}>{_html(cell)}</td>" for cell in line) + "</tr>" for line in cells)

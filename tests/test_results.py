@@ -219,3 +219,12 @@ def test_probability_of_a_bool_class() -> None:
     one = dataclasses.replace(explanation(), prediction=True, probabilities=pd.Series({False: 0.1, True: 0.9}))
     assert one.probability == 0.9
     assert contrast("positive", one.base, {}, True).found
+
+
+def test_a_row_that_could_not_be_explained_has_no_decision() -> None:
+    failed = explanation(error="no such branch")
+    batch = Explanations((failed,))
+    for shown in (repr(failed), str(failed), failed._repr_html_(), str(batch), batch._repr_html_()):
+        assert "not explained" in shown
+        assert "no such branch" in shown
+        assert "missing" not in shown
