@@ -34,8 +34,14 @@ __all__ = [
     "tree_path",
 ]
 
-BASE, ROW, POSITIVE, NEGATIVE = "#8C8C8C", "#000000", "#0072B2", "#D55E00"
-COLOURS = {"positive": POSITIVE, "negative": NEGATIVE}
+MARKS: dict[str, dict[str, Any]] = {
+    "base": {"color": "#8C8C8C", "marker": "|", "markersize": 24, "markeredgewidth": 4},
+    "row": {"color": "#000000", "marker": "o", "markersize": 16, "markeredgewidth": 2.2, "fillstyle": "none"},
+    "positive": {"color": "#0072B2", "marker": "^", "markersize": 9},
+    "negative": {"color": "#D55E00", "marker": "D", "markersize": 8.5},
+}
+COLOURS = {what: mark["color"] for what, mark in MARKS.items()}
+KINDS = ("positive", "negative")
 CLASS_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#999999")
 # Seven, where the colours are six: no two of the classes that are shown have the same of both.
 HATCHES = ("", "//", "..", "xx", "--", "oo", "\\\\")
@@ -43,13 +49,13 @@ LINES = ("-", "--", ":", "-.")
 MOST_FEATURES = 12
 MOST_CLASSES = 12
 MOST_LEVELS = 30
-MOST_LABELS = 20
 
 
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     """Draw one explanation: a lane per changed feature with its base value, the row, and both contrasts.
 
-    Each lane has its own scale, from the least to the largest value that it shows; categories stand side by side.
+    Each lane of numbers has its own scale, from the least to the largest value that it shows. Categories stand side by
+    side, on a dotted lane.
 
     Parameters
     ----------
@@ -62,76 +68,65 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     Axes
     """
     if explanation.error is not None:
-        ax = ax if ax is not None else _new_axes(height=3.2)
+        ax = ax or _new_axes(height=3.2)
         _write_error(ax, explanation, 84)
         return ax
-    found = [contrast for contrast in explanation.contrasts if contrast.found]
-    changed = list(dict.fromkeys(name for contrast in found for name in contrast.ranked))
+    changed = explanation._changed()
     shown = changed[:MOST_FEATURES]
-    ax = ax if ax is not None else _new_axes(height=2.4 + 0.95 * max(len(shown), 1))
+    ax = ax or _new_axes(height=2.4 + 0.95 * len(shown))
     for lane, name in enumerate(shown):
         _draw_lane(ax, -lane, name, explanation)
     ax.set_xlim(-0.12, 1.12)
-    ax.set_ylim(-max(len(shown) - 1, 0) - 0.62, 0.55)
+    ax.set_ylim(0.38 - max(len(shown), 1), 0.55)
     ax.set_yticks([-lane for lane in range(len(shown))], [_plain(_wrapped(name)) for name in shown])
     ax.set_xticks([])
     _bare(ax, keep=())
     probability = explanation.probability
     _title(ax, _headline(explanation) + (f" (probability {probability:.2f})" if probability is not None else ""))
-    hidden = len(changed) - len(shown)
     notes = [f"{contrast.kind}: {_note(contrast)}" for contrast in explanation.contrasts if not contrast.changes]
-    notes += [f"and {hidden} more changed features"] if hidden else []
-    _legend(ax, explanation, found, notes)
+    notes += [f"and {len(changed) - len(shown)} more changed features"] if len(changed) > len(shown) else []
+    _legend(ax, explanation, notes)
     return ax
 
 
 def _draw_lane(ax: Axes, y: float, name: Any, explanation: Explanation) -> None:
-    marks: list[tuple[Any, str, Any]] = [
-        (explanation.base[name], BASE, {"marker": "|", "markersize": 26, "markeredgewidth": 4}),
-        (
-            explanation.original[name],
-            ROW,
-            {"marker": "o", "markersize": 17, "fillstyle": "none", "markeredgewidth": 2.2},
-        ),
-    ]
-    arrows = []
-    for contrast in explanation.contrasts:
-        if contrast.found and name in contrast.changes:
-            start, end = contrast.changes[name]
-            shape = {"marker": "^" if contrast.kind == "positive" else "D", "markersize": 8.5}
-            marks.append((end, COLOURS[contrast.kind], shape))
-            arrows.append((start, end, contrast.kind))
+    moves = {contrast.kind: contrast.changes[name] for contrast in explanation.contrasts if name in contrast.changes}
+    values = {"base": explanation.base[name], "row": explanation.original[name]}
+    values |= {kind: end for kind, (_, end) in moves.items()}
     # Categories stand as the contrasts do: a positive between base and row, a negative beyond the row.
-    ends = {kind: end for _, end, kind in arrows}
-    base, row = marks[0][0], marks[1][0]
-    place = _places([base, ends.get("positive", base), row, ends.get("negative", row)])
-    ax.plot([0, 1], [y, y], color="#DDDDDD", linewidth=6, solid_capstyle="round", zorder=0)
-    for start, end, kind in arrows:
+    place = _places([values[what] for what in ("base", "positive", "row", "negative") if what in values])
+    line = "-" if all(map(_is_number, place)) else (0, (0.1, 1.6))
+    ax.plot([0, 1], [y, y], color="#DDDDDD", linewidth=6, linestyle=line, dash_capstyle="round", zorder=0)
+    for kind, (start, end) in moves.items():
         offset = 0.07 if kind == "positive" else -0.07
         style = {"arrowstyle": "->", "color": COLOURS[kind], "linewidth": 2, "shrinkA": 8, "shrinkB": 5}
         ax.annotate("", (place[_key(end)], y + offset), (place[_key(start)], y + offset), arrowprops=style)
-    for value, colour, style in marks:
-        ax.plot([place[_key(value)]], [y], color=colour, linestyle="none", zorder=3, **style)
-    _label_values(ax, y, {key: readable(key) for key in place}, place)
+    for what, value in values.items():
+        _mark(ax, what, [place[_key(value)]], [y])
+    _label_values(ax, y, place)
 
 
-def _label_values(ax: Axes, y: float, texts: dict[Any, str], place: dict[Any, float]) -> None:
-    """Write the values under their marks; where two would touch, the second goes above the lane."""
-    last_end = -np.inf
-    for key in sorted(place, key=lambda one: place[one]):
-        text = _wrapped(texts[key], 20, 2)
-        half = 0.0085 * max(len(line) for line in text.split("\n"))
-        x = place[key]
-        below = x - half > last_end
-        if below:
-            last_end = x + half
+def _mark(ax: Axes, what: str, x: Sequence[float] = (), y: Sequence[float] = (), **style: Any) -> Any:
+    """Draw the mark of a base, a row or a contrast; without a place it is there for a legend."""
+    return ax.plot(x, y, linestyle="none", zorder=4, **(MARKS[what] | style))[0]
+
+
+def _label_values(ax: Axes, y: float, place: dict[Any, float]) -> None:
+    """Write the values under their marks; above the lane where two would touch, and aside where both are taken."""
+    taken = {-1: -np.inf, 1: -np.inf}  # how far to the right, under and above the lane
+    for value, x in sorted(place.items(), key=lambda one: one[1]):
+        text = _wrapped(readable(value), 20, 2)
+        half = 0.0085 * max(map(len, text.split("\n")))
+        side = min(taken, key=lambda one: max(taken[one], x - half))
+        middle = max(taken[side] + half, x)
+        taken[side] = middle + half
         ax.annotate(
             _plain(text),
-            (x, y),
-            xytext=(0, -17 if below else 17),
+            (middle, y),
+            xytext=(0, 17 * side),
             textcoords="offset points",
             ha="center",
-            va="top" if below else "bottom",
+            va="top" if side < 0 else "bottom",
             fontsize=11,
         )
 
@@ -142,45 +137,39 @@ def _key(value: Any) -> Any:
 
 def _places(values: Sequence[Any]) -> dict[Any, float]:
     """Where each distinct value stands between 0 and 1: numbers to scale, anything else side by side."""
-    distinct = list(dict.fromkeys(_key(value) for value in values))
-    if all(_is_number(value) for value in distinct):
-        low, high = float(min(distinct)), float(max(distinct))
-        return {value: (float(value) - low) / (high - low) if high > low else 0.5 for value in distinct}
+    distinct = list(dict.fromkeys(map(_key, values)))
     if len(distinct) == 1:
         return {distinct[0]: 0.5}
-    return {value: position / (len(distinct) - 1) for position, value in enumerate(distinct)}
+    numbers = [float(value) for value in distinct if _is_number(value)]
+    if len(numbers) < len(distinct):
+        return dict(zip(distinct, np.linspace(0, 1, len(distinct)).tolist(), strict=True))
+    low, high = min(numbers), max(numbers)
+    return {value: (number - low) / (high - low) for value, number in zip(distinct, numbers, strict=True)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and not is_missing(value)
 
 
 def _note(contrast: Contrast) -> str:
     return "no feature is needed, the base values keep the class" if contrast.found else str(contrast.status)
 
 
-def _legend(ax: Axes, explanation: Explanation, found: Sequence[Contrast], notes: Sequence[str]) -> None:
-    from matplotlib.lines import Line2D
-
-    def handle(colour: str, label: str, **style: Any) -> Line2D:
-        return Line2D([], [], color=colour, linestyle="none", label=_plain(_wrapped(label, 34)), **style)
-
-    handles = [
-        handle(BASE, "base value", marker="|", markersize=15, markeredgewidth=4),
-        handle(ROW, f"the row: {readable(explanation.prediction)}", marker="o", markersize=12, fillstyle="none"),
-    ]
-    for contrast in found:
+def _legend(ax: Axes, explanation: Explanation, notes: Sequence[str]) -> None:
+    entries = [("base", "base value"), ("row", f"the row: {readable(explanation.prediction)}")]
+    for contrast in explanation.contrasts:
         if contrast.changes:
             still = "still " if contrast.kind == "positive" else ""
-            label = f"pertinent {contrast.kind}: {still}{readable(contrast.prediction)}"
-            marker = "^" if contrast.kind == "positive" else "D"
-            handles.append(handle(COLOURS[contrast.kind], label, marker=marker, markersize=9))
-    handles += [handle("none", note) for note in notes]
-    ax.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        ncols=2,
-        frameon=False,
-        fontsize=12.5,
-        borderaxespad=0.2,
-    )
+            entries.append((contrast.kind, f"pertinent {contrast.kind}: {still}{readable(contrast.prediction)}"))
+    handles = [_mark(ax, what, label=_plain(_wrapped(text, 34))) for what, text in entries]
+    handles += [_nothing(ax, note) for note in notes]
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "borderaxespad": 0.2}
+    ax.legend(handles=handles, ncols=2, frameon=False, fontsize=12.5, markerscale=0.8, **place)
+
+
+def _nothing(ax: Axes, note: str) -> Any:
+    """What a legend shows of a note: its words, and no mark."""
+    return ax.plot([], [], linestyle="none", label=_plain(_wrapped(note, 34)))[0]
 
 
 def plot_application(
@@ -208,54 +197,46 @@ def plot_application(
         _write_error(axes[0], explanation, 44)
         axes[1].set_axis_off()
         return axes
-    decision = readable(explanation.prediction)
-    titles = {"positive": f"Still {decision} with only this", "negative": "What would change it"}
+    titles = {"positive": f"Still {explanation._decision} with only this", "negative": "What would change it"}
+    if explanation.negative is not None and explanation.negative.changes:
+        titles["negative"] = f"It would be {readable(explanation.negative.prediction)} with this changed"
+    n_lanes = max([2, *(len(contrast.ranked[:n_features]) for contrast in explanation.contrasts)])
     for ax, (kind, title) in zip(axes, titles.items(), strict=True):
         contrast = getattr(explanation, kind)
-        ax.set_xlim(-1.2, 1.2)
-        ax.set_yticks([])
-        if contrast is None or not contrast.changes:
-            _title(ax, title, COLOURS[kind], 46)
+        if contrast is not None and contrast.changes:
+            _draw_bars(ax, explanation, contrast, n_features, n_lanes)
+        else:
             ax.set_axis_off()
-            ax.text(
-                -1.15, 0.8, textwrap.fill("not asked for" if contrast is None else _note(contrast), 40), fontsize=14
-            )
-            continue
-        if kind == "negative":
-            title = f"It would be {readable(contrast.prediction)} with this changed"
+            text = "not asked for" if contrast is None else _note(contrast)
+            ax.text(0.02, 0.95, textwrap.fill(text, 40), va="top", fontsize=14, transform=ax.transAxes)
         _title(ax, title, COLOURS[kind], 46)
-        names = contrast.ranked[:n_features]
-        for lane, name in enumerate(names):
-            _draw_bar(ax, -lane, name, explanation, contrast)
-        ax.axvline(0, color=BASE, linewidth=3, zorder=0)
-        ax.set_ylim(-max(len(names), 2) + 0.4, 0.75)
-        ax.set_xticks([0], ["base value"])
-        ax.legend(
-            [
-                ax.plot([], [], "s", color=ROW, fillstyle="none", markersize=12, markeredgewidth=1.8)[0],
-                ax.plot([], [], "^" if kind == "positive" else "D", color=COLOURS[kind], linewidth=4, ls="-")[0],
-            ],
-            ["the row", f"pertinent {kind}"],
-            frameon=False,
-            fontsize=11,
-            ncols=2,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.08),
-        )
-        _bare(ax, keep=("bottom",))
     return axes
 
 
+def _draw_bars(ax: Axes, explanation: Explanation, contrast: Contrast, n_features: int, n_lanes: int) -> None:
+    kind = contrast.kind
+    for lane, name in enumerate(contrast.ranked[:n_features]):
+        _draw_bar(ax, -lane, name, explanation, contrast)
+    ax.axvline(0, color=COLOURS["base"], linewidth=3, zorder=0)
+    ax.set_xlim(-1.2, 1.2)
+    ax.set_ylim(0.4 - n_lanes, 0.75)
+    ax.set_xticks([0], ["base value"])
+    ax.set_yticks([])
+    row = ax.plot([], [], "s", color=COLOURS["row"], fillstyle="none", markersize=12, markeredgewidth=1.8)[0]
+    bar = ax.plot([], [], linewidth=4, **MARKS[kind])[0]
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08)}
+    ax.legend([row, bar], ["the row", f"pertinent {kind}"], ncols=2, frameon=False, fontsize=11, **place)
+    _bare(ax, keep=("bottom",))
+
+
 def _draw_bar(ax: Axes, y: float, name: Any, explanation: Explanation, contrast: Contrast) -> None:
-    assert contrast.values is not None
-    values = (explanation.base[name], explanation.original[name], contrast.values[name])
-    row, end = _displacements(*values)
-    colour, marker = COLOURS[contrast.kind], "^" if contrast.kind == "positive" else "D"
-    ax.barh(y, row, 0.34, facecolor="none", edgecolor=ROW, linewidth=1.8)
-    ax.barh(y, end, 0.1, color=colour)
-    ax.plot([end], [y], marker, color=colour, markeredgecolor="white", markersize=13, zorder=3)
-    start, target = readable_pair(values[1], values[2])
-    words = f"{start} → {target}" if contrast.kind == "negative" else f"{target} (base {readable(values[0])})"
+    base, row, (_, end) = explanation.base[name], explanation.original[name], contrast.changes[name]
+    row_at, end_at = _displacements(base, row, end)
+    ax.barh(y, row_at, 0.34, facecolor="none", edgecolor=COLOURS["row"], linewidth=1.8)
+    ax.barh(y, end_at, 0.1, color=COLOURS[contrast.kind])
+    _mark(ax, contrast.kind, [end_at], [y], markersize=13, markeredgecolor="white")
+    start, target = readable_pair(row, end)
+    words = f"{start} → {target}" if contrast.kind == "negative" else f"{target} (base {readable(base)})"
     words = _plain(f"{_wrapped(name, 32, 1)}: {_wrapped(words, 54, 2)}")
     text = ax.text(-1.18, y + 0.22, words, fontsize=12, va="bottom")
     text.set_in_layout(False)
@@ -266,14 +247,10 @@ def _displacements(base: Any, row: Any, end: Any) -> tuple[float, float]:
     """How far row and contrast lie from the base, the farther being 1; another category than both stands at -1."""
     if _is_number(base) and _is_number(row) and _is_number(end):
         moves = (float(row) - float(base), float(end) - float(base))
-        largest = max(abs(move) for move in moves)
-        return (moves[0] / largest, moves[1] / largest) if largest > 0 else (0.0, 0.0)
+        largest = max(map(abs, moves)) or 1.0
+        return moves[0] / largest, moves[1] / largest
     base, row, end = _key(base), _key(row), _key(end)
     return float(row != base), 0.0 if end == base else 1.0 if end == row else -1.0
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and not is_missing(value)
 
 
 def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
@@ -292,22 +269,34 @@ def plot_batch(explanations: Explanations, axes: Sequence[Axes] | None = None) -
     changes, summary = explanations.to_frame(), explanations.summary()
     summary = summary[summary["kind"].notna()]
     groups = _groups(summary["prediction"].dropna().tolist())
-    bars = [min(changes.loc[changes["kind"] == kind, "feature"].nunique(), MOST_FEATURES) for kind in COLOURS]
-    n_bars = max(4, *bars)
+    words = [_wrapped(text, 32, 2) for text, _ in groups]
+    counts = {kind: changes.loc[changes["kind"] == kind, "feature"].value_counts()[:MOST_FEATURES] for kind in KINDS}
+    # The legend stands under the bars of the kind that has fewer; of two equal kinds, the positives.
+    fewer = min(KINDS, key=lambda kind: len(counts[kind]))
+    n_lines = 1 + sum(text.count("\n") + 1 for text in words)
+    n_bars = max(4.0, *(len(counts[kind]) + (0.65 * n_lines if kind == fewer else 0.0) for kind in KINDS))
     if axes is None:
-        axes = _new_figure((16, 3.2 + 0.42 * n_bars + 0.25 * len(groups))).subplots(1, 3, width_ratios=(1, 1, 0.85))
-    for ax, kind in zip(axes, COLOURS, strict=False):
-        rows = summary[summary["kind"] == kind]
-        _draw_frequencies(ax, changes[changes["kind"] == kind], rows, groups, n_bars)
+        axes = _new_figure((16, 1.5 + 0.42 * n_bars)).subplots(1, 3, width_ratios=(1, 1, 0.85))
+    for ax, kind in zip(axes, KINDS, strict=False):
+        of_kind, n_rows = changes[changes["kind"] == kind], int((summary["kind"] == kind).sum())
+        bars = _draw_frequencies(ax, of_kind, list(counts[kind].index), [labels for _, labels in groups], n_rows)
+        ax.set_ylim(n_bars - 0.4, -0.6)
         _title(ax, f"Pertinent {kind}s", COLOURS[kind])
         ax.set_xlabel("rows that need the feature, %" if kind == "positive" else "rows that change the feature, %")
+        if kind == fewer and len(changes):
+            # Given by hand: of labels that artists carry, matplotlib leaves out those that begin with an underscore.
+            labels, style = [_plain(text) for text in words], {"fontsize": 12, "title_fontsize": 12}
+            ax.legend(bars, labels, title="predicted class", frameon=False, loc="lower right", **style)
+    most = max(ax.dataLim.x1 for ax in axes[:2]) if len(changes) else 100.0
+    for ax in axes[:2]:
+        ax.set_xlim(0, 1.05 * most)  # one scale, since they stand side by side
     _draw_distances(axes[2], summary)
     return axes
 
 
 def _groups(predictions: Sequence[Any]) -> list[tuple[str, list[Any]]]:
     """The most frequent classes with their words, in order, and all others as one."""
-    classes = sorted(set(predictions), key=str)
+    classes = sorted(set(predictions), key=lambda label: (0, label, "") if _is_number(label) else (1, 0, str(label)))
     frequent = [label for label, _ in Counter(predictions).most_common(MOST_CLASSES)]
     others = [label for label in classes if label not in frequent]
     groups = [(readable(label), [label]) for label in classes if label in frequent]
@@ -315,34 +304,20 @@ def _groups(predictions: Sequence[Any]) -> list[tuple[str, list[Any]]]:
 
 
 def _draw_frequencies(
-    ax: Axes,
-    changes: pd.DataFrame,
-    rows: pd.DataFrame,
-    groups: Sequence[tuple[str, Sequence[Any]]],
-    n_bars: int,
-) -> None:
-    counts = changes["feature"].value_counts(sort=True)
-    names = list(counts.index[:MOST_FEATURES])
-    left = np.zeros(len(names))
-    bars = []
-    for position, (_, labels) in enumerate(groups):
-        per_feature = changes.loc[changes["prediction"].isin(labels), "feature"].value_counts()
-        share = np.array([per_feature.get(name, 0) for name in names]) / max(len(rows), 1) * 100
-        bar = ax.barh(range(len(names)), share, left=left, edgecolor="white", **_filling(position))
-        bars.append(bar)
+    ax: Axes, changes: pd.DataFrame, names: Sequence[Any], classes: Sequence[Sequence[Any]], n_rows: int
+) -> list[Any]:
+    """Draw in how many rows of each class a feature changes, in percent of all rows; the bars, by class."""
+    left, bars = np.zeros(len(names)), []
+    for position, labels in enumerate(classes):
+        count = changes.loc[changes["prediction"].isin(labels), "feature"].value_counts()
+        share = np.array([count.get(name, 0) for name in names]) / max(n_rows, 1) * 100
+        bars.append(ax.barh(range(len(names)), share, left=left, edgecolor="white", **_filling(position)))
         left += share
     ax.set_yticks(range(len(names)), [_plain(_wrapped(name)) for name in names])
-    # Room for the legend under the bars, since the shortest of them may be long.
-    ax.set_ylim(n_bars - 0.4 + 0.6 * (len(groups) + 1), -0.6)
-    if names:
-        # Given by hand: of labels that artists carry, matplotlib leaves out those that begin with an underscore.
-        labels = [_plain(_wrapped(words, 32, 2)) for words, _ in groups]
-        ax.legend(
-            bars, labels, title="predicted class", frameon=False, fontsize=12, title_fontsize=12, loc="lower right"
-        )
-    else:
-        ax.text(0.5, 0.5, "no feature is changed", ha="center", va="center", transform=ax.transAxes, fontsize=13)
+    if not names:
+        ax.text(0.5, 0.95, "no feature is changed", ha="center", va="top", transform=ax.transAxes, fontsize=13)
     _bare(ax)
+    return bars
 
 
 def _filling(position: int) -> dict[str, Any]:
@@ -351,30 +326,21 @@ def _filling(position: int) -> dict[str, Any]:
 
 
 def _draw_distances(ax: Axes, summary: pd.DataFrame) -> None:
-    for kind, colour in COLOURS.items():
-        distances = np.sort(
-            summary.loc[(summary["kind"] == kind) & (summary["status"] == "found"), "distance"].to_numpy(float)
-        )
-        asked = int((summary["kind"] == kind).sum())
+    farthest = np.nanmax([0.0, *summary["distance"]])
+    end = farthest * 1.05 or 1.0  # each line goes on to it: what was not found is no nearer
+    for kind, line in zip(KINDS, ("-", "--"), strict=True):
+        of_kind = summary[summary["kind"] == kind]
+        distances = np.sort(of_kind["distance"].dropna().to_numpy())
         if len(distances):
-            share = np.arange(len(distances) + 1) / asked * 100
-            style = "-" if kind == "positive" else "--"
-            ax.step(
-                [0, *distances],
-                share,
-                where="post",
-                color=colour,
-                linestyle=style,
-                linewidth=2.5,
-                label=f"pertinent {kind}s",
-            )
+            share = np.array([*range(len(distances) + 1), len(distances)]) / len(of_kind) * 100
+            style = {"color": COLOURS[kind], "linestyle": line, "linewidth": 2.5, "label": f"pertinent {kind}s"}
+            ax.step([0, *distances, end], share, where="post", **style)
+            ax.legend(edgecolor="none", framealpha=0.9, fontsize=12, loc="best")
     ax.set_ylim(0, 102)
-    ax.set_xlim(left=0)
+    ax.set_xlim(0, end)
     ax.set_xlabel("distance, at most")
     ax.set_ylabel("rows, %")
     _title(ax, "How far")
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend(edgecolor="none", framealpha=0.9, fontsize=12, loc="lower right")
     _bare(ax)
 
 
@@ -411,132 +377,101 @@ def plot_profile(
     Raises
     ------
     OptionError
-        If there is no such feature.
+        If there is no such feature, or if there are several rows.
     """
-    features = explainer.features
+    features, oracle = explainer.features, explainer.oracle
     at = features.position(feature)
+    name = features.names[at]
     frame = features.check(row)
     if len(frame) != 1:
         raise OptionError(f"row holds {len(frame)} rows; give the one to draw.")
-    explanation = explanation if explanation is not None else explainer.explain(frame)[0]
-    name = features.names[at]
-    shown = [explanation.original[name], explanation.base[name]]
-    shown += [contrast.values[name] for contrast in explanation.contrasts if contrast.values is not None]
-    numbers = features.numbers(frame)[0]
-    levels, counts = features.levels[at], features.counts[at]
-    left_out = []
-    if levels is None or counts is None:
-        finite = [float(value) for value in shown if not is_missing(value)]
-        low, high = min([features.low[at], *finite]), max([features.high[at], *finite])
-        grid = np.unique(np.concatenate([np.linspace(low, high, n_points), finite]))
-        if features.decimals[at] >= 0:
-            grid = np.unique(np.round(grid, int(features.decimals[at])))
-    else:
-        numbered = {level: number for number, level in enumerate(levels)}
-        marked = [numbered[value] for value in shown if value in numbered]
-        frequent = np.argsort(-counts, kind="stable").tolist()
-        kept = sorted(list(dict.fromkeys([*marked, *frequent]))[:MOST_LEVELS])
-        if len(kept) < len(levels):
-            left_out.append(f"{len(levels) - len(kept):,} more categories")
-        grid, levels = np.array(kept, dtype=float), levels[kept]
-    table = np.repeat(numbers[None, :], len(grid), axis=0)
+    explanation = explanation or explainer.explain(frame)[0]
+    cells = {"base": explanation.base, "row": explanation.original}
+    cells |= {contrast.kind: contrast.values for contrast in explanation.contrasts if contrast.values is not None}
+    values = {what: _key(of_all[name]) for what, of_all in cells.items()}
+    notes = []
+
+    grid, levels, n_left_out = _points_along(features, at, list(values.values()), n_points)
+    if n_left_out:
+        notes.append(f"{n_left_out:,} more categories")
+    table = np.repeat(features.numbers(frame), len(grid), axis=0)
     table[:, at] = grid
     like = frame.iloc[np.zeros(len(grid), dtype=int)]
-    probabilities = explainer.oracle.predict_proba(features.model_table(features.frame(table, like)))
-    ax = ax if ax is not None else _new_axes(height=5.2)
-    classes = explainer.oracle.classes
+    probabilities = oracle.predict_proba(features.model_table(features.frame(table, like)))
     reached = [explanation.prediction, *(contrast.prediction for contrast in explanation.contrasts)]
-    first = [position for position, label in enumerate(classes) if label in reached]
+    first = [position for position, label in enumerate(oracle.classes) if label in reached]
     likely = np.argsort(-probabilities.max(axis=0), kind="stable").tolist()
     drawn = sorted(list(dict.fromkeys([*first, *likely]))[:MOST_CLASSES])
-    if len(drawn) < len(classes):
+    if len(drawn) < len(likely):
         highest = np.delete(probabilities, drawn, axis=1).max()
-        left_out.append(f"{len(classes) - len(drawn):,} more classes, {highest:.2f} at most")
-    at_x = grid if levels is None else np.arange(len(grid))
-    texts = None if levels is None else [readable(level) for level in levels]
-    _draw_profile(ax, at_x, probabilities[:, drawn], [classes[position] for position in drawn], texts)
-    _mark_profile(ax, explanation, name, levels)
+        notes.append(f"{len(likely) - len(drawn):,} more classes, {highest:.2f} at most")
+
+    ax = ax or _new_axes(height=5.2)
+    classes = [oracle.classes[position] for position in drawn]
+    handles = _draw_classes(ax, grid, levels, probabilities[:, drawn], classes)
+    for what, value in values.items():
+        if value is not None and (levels is None or value in levels):
+            x = float(value) if levels is None else levels.index(value)
+            handles.append(_mark(ax, what, [x], [-0.05], label=_place_in_words(explanation, name, what, cells[what])))
+            if levels is None:
+                ax.axvline(x, color=COLOURS[what], linewidth=1, linestyle=":", zorder=0)
+    handles += [_nothing(ax, note) for note in notes]
+    ax.legend(handles=handles, frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1), markerscale=0.6)
     ax.set_xlabel(_plain(_wrapped(name, 60, 2)))
     ax.set_ylabel("probability")
-    ax.set_ylim(-0.02, 1.02)
+    ax.set_ylim(-0.1, 1.02)
     _title(ax, f"{_headline(explanation)}, along {_wrapped(name, 40, 1)}")
-    handles, labels = ax.get_legend_handles_labels()
-    handles += [ax.plot([], [], linestyle="none")[0] for _ in left_out]
-    ax.legend(handles, labels + left_out, frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1))
     _bare(ax)
     return ax
 
 
-def _draw_profile(ax: Axes, grid: Any, probabilities: Any, classes: Sequence[Any], texts: Sequence[str] | None) -> None:
-    for position, label in enumerate(classes):
-        legend = _plain(_wrapped(f"probability of {readable(label)}", 34))
-        if texts is None:
-            ax.step(
-                grid,
-                probabilities[:, position],
-                where="mid",
-                color=CLASS_COLOURS[position % len(CLASS_COLOURS)],
-                linewidth=2.5,
-                linestyle=LINES[position % len(LINES)],
-                label=legend,
-            )
+def _points_along(
+    features: Features, at: int, marked: Sequence[Any], n_points: int
+) -> tuple[Any, list[Any] | None, int]:
+    """Numbers of a feature to ask at, the marked ones among them; their categories, and how many more there are."""
+    levels, counts = features.levels[at], features.counts[at]
+    if levels is None or counts is None:
+        finite = [float(value) for value in marked if value is not None]
+        low, high = min([features.low[at], *finite]), max([features.high[at], *finite])
+        grid = np.concatenate([np.linspace(low, high, n_points), finite])
+        return np.unique(grid if features.decimals[at] < 0 else np.round(grid, int(features.decimals[at]))), None, 0
+    numbered = {level: number for number, level in enumerate(levels)}
+    frequent = np.argsort(-counts, kind="stable").tolist()
+    first = [numbered[value] for value in marked if value in numbered]
+    kept = sorted(list(dict.fromkeys([*first, *frequent]))[:MOST_LEVELS])
+    return np.array(kept, dtype=float), list(levels[kept]), len(levels) - len(kept)
+
+
+def _draw_classes(
+    ax: Axes, grid: Any, levels: Sequence[Any] | None, probabilities: Any, classes: Sequence[Any]
+) -> list[Any]:
+    """Draw a line for each class over numbers, bars over categories; what the legend shows of them."""
+    handles: list[Any] = []
+    width = 0.8 / len(classes)
+    for position, (label, of_class) in enumerate(zip(classes, probabilities.T, strict=True)):
+        words = _plain(_wrapped(f"probability of {readable(label)}", 34))
+        if levels is None:
+            colour, line = CLASS_COLOURS[position % len(CLASS_COLOURS)], LINES[position % len(LINES)]
+            handles += ax.step(grid, of_class, where="mid", color=colour, linewidth=2.5, linestyle=line, label=words)
         else:
-            width = 0.8 / len(classes)
-            ax.bar(
-                grid + (position - (len(classes) - 1) / 2) * width,
-                probabilities[:, position],
-                width,
-                edgecolor="white",
-                label=legend,
-                **_filling(position),
-            )
-    if texts is not None:
-        long = len(texts) > 4 or max(map(len, texts)) > 14
-        ax.set_xticks(
-            grid,
-            [_plain(_wrapped(text, 22, 2)) for text in texts],
-            rotation=(90 if len(texts) > 12 else 30) if long else 0,
-            ha="center" if len(texts) > 12 or not long else "right",
-        )
+            places = np.arange(len(levels)) + (position - (len(classes) - 1) / 2) * width
+            handles.append(ax.bar(places, of_class, width, edgecolor="white", label=words, **_filling(position)))
+    if levels is not None:
+        texts = [_plain(_wrapped(readable(level), 22, 2)) for level in levels]
+        many, long = len(texts) > 12, len(texts) > 4 or max(map(len, texts)) > 14
+        rotation, side = (90, "center") if many else (30, "right") if long else (0, "center")
+        ax.set_xticks(range(len(texts)), texts, rotation=rotation, ha=side)
+    return handles
 
 
-def _mark_profile(ax: Axes, explanation: Explanation, name: Any, levels: Any) -> None:
-    """Mark the base, the row and the contrasts on the axis of the feature."""
-    order = None if levels is None else {level: position for position, level in enumerate(levels)}
-    base, row = explanation.base[name], explanation.original[name]
-    marks = [
-        (_wrapped(f"base value: {readable(base)}", 34), base, BASE, "|", 22),
-        (_wrapped(f"the row: {readable(row)}", 34), row, ROW, "o", 15),
-    ]
-    for contrast in explanation.contrasts:
-        if contrast.values is not None:
-            marker = "^" if contrast.kind == "positive" else "D"
-            value = contrast.values[name]
-            pairs = [(explanation.original[other], contrast.values[other]) for other in contrast.values.index]
-            moved = sum(_key(own) != _key(end) for own, end in pairs) - (
-                _key(explanation.original[name]) != _key(value)
-            )
-            label = _wrapped(f"pertinent {contrast.kind}: {readable(value)}", 34)
-            label += f"\n(moves {moved} more)" if moved else ""
-            marks.append((label, value, COLOURS[contrast.kind], marker, 9))
-    for label, value, colour, marker, size in marks:
-        x = None if is_missing(value) else float(value) if order is None else order.get(value)
-        if x is not None:
-            ax.plot(
-                [x],
-                [0.0],
-                color=colour,
-                linestyle="none",
-                marker=marker,
-                markersize=size,
-                markeredgewidth=3 if marker == "|" else 2,
-                fillstyle="none" if marker == "o" else "full",
-                label=_plain(label),
-                clip_on=False,
-                zorder=4,
-            )
-            if levels is None:
-                ax.axvline(x, color=colour, linewidth=1, linestyle=":", zorder=0)
+def _place_in_words(explanation: Explanation, name: Any, what: str, cells: Any) -> str:
+    words = {"base": "base value", "row": "the row"}.get(what, f"pertinent {what}")
+    text = _wrapped(f"{words}: {readable(cells[name])}", 34)
+    pairs = zip(explanation.original.drop(name), cells.drop(name), strict=True)
+    n_others = sum(_key(own) != _key(other) for own, other in pairs)
+    if what in KINDS and n_others:
+        text += f"\n({n_others} other feature{' differs' if n_others == 1 else 's differ'})"
+    return _plain(text)
 
 
 def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None) -> Axes:
@@ -547,7 +482,7 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
     features : Features
         ``explainer.features``.
     feature : name
-        A categorical feature.
+        A categorical feature. Of many categories, the 30 most frequent are drawn.
     ax : Axes, optional
 
     Returns
@@ -568,69 +503,25 @@ def plot_frequency_map(features: Features, feature: Any, ax: Axes | None = None)
     plan = FrequencyMap().fit(features).plan
     place = plan.level["place"][plan.feature["first_level"][at] : plan.feature["first_level"][at + 1]]
     order = np.argsort(place)
-    bounds = np.concatenate(
-        [[place[order[0]]], (place[order][1:] + place[order][:-1]) / 2, [max(1.0, place[order[-1]])]]
-    )
-    ax = ax if ax is not None else _new_axes(height=5.6)
-    for position, level in enumerate(order):
-        start, end = bounds[position], bounds[position + 1]
-        known = "h(·): what maps back to the category" if position == 0 else None
-        ax.plot([start, end], [counts[level]] * 2, color="#CC3311", linewidth=3.5, solid_capstyle="butt", label=known)
-        ax.plot([place[level]], [counts[level]], "o", color=ROW, markersize=8, zorder=3)
-    texts = [f"{_wrapped(readable(levels[level]), 26, 1)} ({counts[level]:,})" for level in order]
-    n_labels = _label_points(ax, place[order], counts[order] / (counts.max() * 1.16), texts)
-    ax.set_xlim(-0.03, 1.03)
-    ax.set_ylim(0, counts.max() * 1.16)
-    few = f"; labels for the {n_labels} most frequent of {len(order):,} categories" if n_labels < len(order) else ""
+    place = place[order]
+    bounds = np.concatenate([place[:1], (place[1:] + place[:-1]) / 2, [max(1.0, place[-1])]])
+    n_shown = min(len(order), MOST_LEVELS)
+    lanes = range(n_shown)
+    ax = ax or _new_axes(height=2.2 + 0.32 * n_shown)
+    label = "what maps back to the category, h(·)"
+    ax.hlines(lanes, bounds[:n_shown], bounds[1 : n_shown + 1], color="#009E73", linewidth=5, label=label)
+    ax.plot(place[:n_shown], lanes, "k|", markersize=16, markeredgewidth=2.5, label="the category itself")
+    texts = [f"{_wrapped(readable(levels[level]), 26, 1)} ({counts[level]:,})" for level in order[:n_shown]]
+    ax.set_yticks(lanes, [_plain(text) for text in texts])
+    ax.set_ylim(n_shown - 0.4, -0.6)
+    ax.set_xlim(min(0.0, place[0]) - 0.03, bounds[-1] + 0.03)
+    few = f"; the {n_shown} most frequent of {len(order):,} categories" if n_shown < len(order) else ""
     ax.set_xlabel("working coordinate (0 = base value)" + few)
-    ax.set_ylabel("frequency in the background")
-    _title(ax, f"Frequency map of {_wrapped(feature, 40, 1)}")
-    ax.legend(frameon=False, fontsize=11, loc="upper right")
+    ax.set_ylabel("category (frequency)")
+    _title(ax, f"Frequency map of {_wrapped(features.names[at], 40, 1)}")
+    ax.legend(frameon=False, fontsize=11, loc="lower right", bbox_to_anchor=(1, 1))
     _bare(ax)
     return ax
-
-
-def _label_points(ax: Axes, x: Any, y: Any, texts: Sequence[str]) -> int:
-    """Write a label above each point, or above so many of the first as there is room for; how many those are."""
-    n, places = MOST_LABELS, None
-    while places is None:
-        places = _label_places(x, y, texts[:n])
-        n -= 1
-    for at_x, at_y, text, (left, height) in zip(x, y, texts, places, strict=False):
-        moved = height > at_y + 0.035
-        ax.annotate(
-            _plain(text),
-            (at_x, at_y),
-            xytext=(left, height),
-            xycoords=("data", "axes fraction"),
-            textcoords=("data", "axes fraction"),
-            fontsize=11.5,
-            arrowprops={"arrowstyle": "-", "color": "#BBBBBB"} if moved else None,
-        )
-    return len(places)
-
-
-def _label_places(x: Any, y: Any, texts: Sequence[str]) -> list[tuple[float, float]] | None:
-    """Where labels of the first points stand, higher where one would cover another; None if that is above the axes.
-
-    All in shares of the axes.
-    """
-    taken = [(one - 0.01, one + 0.01, other - 0.02) for one, other in zip(x, y, strict=True)]
-    taken.append((0.55, 1.0, 0.95))  # the legend
-    places = []
-    for at_x, at_y, text in reversed(list(zip(x, y, texts, strict=False))):
-        width = 0.0105 * len(text)
-        left = at_x if at_x + width < 1.0 else 1.0 - width
-        height = at_y + 0.03
-        while any(
-            left < right and start < left + width and abs(height - other) < 0.05 for start, right, other in taken
-        ):
-            height += 0.01
-        if height > 0.96:
-            return None
-        taken.append((left, left + width, height))
-        places.append((left, height))
-    return places[::-1]
 
 
 def tree_path(explainer: Explainer, row: Any) -> list[tuple[Any, str]]:
@@ -693,30 +584,32 @@ def plot_tree_path(
     -------
     Axes
     """
-    ax = ax if ax is not None else _new_axes(height=max(4.0, 1.6 + 0.95 * max(len(path), n_features)))
+    ax = ax or _new_axes(height=max(4.0, 1.6 + 0.95 * max(len(path), n_features)))
     boxes: dict[Any, Any] = {}
     above = None
-    for depth, (name, test) in enumerate([*path, (None, _decision(explanation))]):
+    for depth, (name, test) in enumerate([*path, (None, explanation._decision)]):
         text = test if name is None else f"{_wrapped(name, 24, 2)}\n{_wrapped(test, 26, 1)}"
-        box = _box(ax, 0.0, -float(depth), text, ROW, filled=name is None)
+        box = _box(ax, 0.0, -float(depth), text, COLOURS["row"], filled=name is None)
         boxes.setdefault(name, box)
         if above is not None:
-            _arrow(ax, above, box, POSITIVE)
+            _arrow(ax, above, box, COLOURS["row"])
         above = box
     for column, contrast in ((-1.1, explanation.positive), (1.1, explanation.negative)):
         if contrast is None:
             continue
         # The paper lists a positive's features by falling importance, a negative's by rising.
-        names = _leading(contrast, n_features)
-        names = names if contrast.kind == "positive" else names[::-1]
-        ax.text(column, 0.62, f"pertinent {contrast.kind}", color=COLOURS[contrast.kind], ha="center", fontsize=13)
-        if not contrast.found:
-            ax.text(column, -0.1, str(contrast.status), ha="center", fontsize=12)
+        names, order = _leading(contrast, n_features), "first"
+        if contrast.kind == "negative":
+            names, order = names[::-1], "last"
+        colour = COLOURS[contrast.kind]
+        ax.text(column, 0.62, f"pertinent {contrast.kind}", color=colour, ha="center", fontsize=13)
+        words = f"most important {order}" if contrast.found else str(contrast.status)
+        ax.text(column, 0.57, words, color=colour, ha="center", va="top", fontsize=11)
         step = len(path) / max(len(names) - 1, 1)
         for position, name in enumerate(names):
-            box = _box(ax, column, -position * step, _wrapped(name, 24, 2), COLOURS[contrast.kind])
+            box = _box(ax, column, -position * step, _wrapped(name, 24, 2), colour)
             if name in boxes:
-                _arrow(ax, box, boxes[name], "#CC3311", curve=0.08 if column > 0.0 else -0.08)
+                _arrow(ax, box, boxes[name], colour, curve=0.08 if column > 0.0 else -0.08)
     ax.set_xlim(-1.55, 1.55)
     ax.set_ylim(-len(path) - 0.5, 1.0)
     ax.text(0.0, 0.62, "path in the tree", ha="center", fontsize=13)
@@ -728,11 +621,7 @@ def plot_tree_path(
 def _leading(contrast: Contrast, n: int) -> list[Any]:
     """The features that matter most to a contrast: by importance, and where that ties by sensitivity."""
     keys = pd.DataFrame({"importance": contrast.importance, "sensitivity": contrast.sensitivity}).fillna(0.0)
-    return list(
-        keys[(keys > 0).any(axis=1)]
-        .sort_values(["importance", "sensitivity"], ascending=False, kind="stable")
-        .index[:n]
-    )
+    return list(keys[(keys > 0).any(axis=1)].nlargest(n, ["importance", "sensitivity"]).index)
 
 
 def _box(ax: Axes, x: float, y: float, text: str, colour: str, filled: bool = False) -> Any:
@@ -775,12 +664,8 @@ def _bare(ax: Axes, keep: Sequence[str] = ("left", "bottom")) -> None:
     ax.yaxis.label.set_fontsize(13)
 
 
-def _decision(explanation: Explanation) -> str:
-    return readable(explanation.prediction) if explanation.error is None else "not explained"
-
-
 def _headline(explanation: Explanation) -> str:
-    return f"Row {explanation.index}: {_decision(explanation)}"
+    return f"Row {explanation.index}: {explanation._decision}"
 
 
 def _write_error(ax: Axes, explanation: Explanation, width: int) -> None:
@@ -791,7 +676,7 @@ def _write_error(ax: Axes, explanation: Explanation, width: int) -> None:
     ax.text(0, 0.95, text, va="top", fontsize=13, transform=ax.transAxes)
 
 
-def _title(ax: Axes, text: str, colour: str = ROW, width: int = 64) -> None:
+def _title(ax: Axes, text: str, colour: str = COLOURS["row"], width: int = 64) -> None:
     ax.set_title(_plain(_wrapped(text, width, 2)), loc="left", color=colour, fontsize=15)
 
 

@@ -126,10 +126,40 @@ def test_names_break_between_their_words() -> None:
 
 
 def test_the_legend_of_a_batch_covers_no_bar() -> None:
-    for ax in plots.plot_batch(explanations(8))[:2]:
+    long = "a class with a long name " * 3
+    many = [dataclasses.replace(explanation(n), prediction=f"{long} {n}") for n in range(9)]
+    for batch in (explanations(8), Explanations(tuple(many))):
+        ax = plots.plot_batch(batch)[0]  # fewer features are needed than changed
         ax.figure.canvas.draw()
         legend = ax.get_legend().get_window_extent()
         assert all(bar.get_window_extent().y0 > legend.y1 for bar in ax.patches if bar.get_width())
+        assert legend.y0 > ax.get_window_extent().y0
+
+
+def test_the_lines_of_distances_go_on_to_the_end() -> None:
+    distances = plots.plot_batch(explanations(8))[2]
+    for line, share in zip(distances.lines, (90.0, 80.0), strict=True):
+        assert line.get_xdata()[-1] == distances.get_xlim()[1] > 0.25
+        assert line.get_ydata()[-2:] == pytest.approx([share, share])
+
+
+def test_classes_that_are_numbers_are_listed_by_size() -> None:
+    batch = Explanations(tuple(dataclasses.replace(explanation(label), prediction=label) for label in (10, 9, 100)))
+    legend = plots.plot_batch(batch)[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["9", "10", "100"]
+
+
+def test_values_of_a_lane_do_not_cover_each_other() -> None:
+    from tests.hand_made import contrast
+
+    one = explanation(amount=2450.5)
+    ends = {"positive": contrast("positive", one.base, {"amount": 2380.5}, "bad")}
+    ends["negative"] = contrast("negative", one.original, {"amount": 9000.5}, "good")
+    ax = plots.plot_explanation(dataclasses.replace(one, **ends))
+    ax.figure.canvas.draw()
+    boxes = [matplotlib.text.Text.get_window_extent(text) for text in ax.texts if text.get_text()]
+    assert len(boxes) == 4
+    assert not [1 for at, box in enumerate(boxes) for other in boxes[:at] if box.overlaps(other)]
 
 
 def test_a_missing_value_has_a_place() -> None:
@@ -191,15 +221,20 @@ def test_profile_path_and_frequency_map_of_a_tree(german_credit: tuple[pd.DataFr
         plots.plot_frequency_map(explainer.features, "duration")
 
 
-def test_frequency_map_covers_the_interval() -> None:
+@pytest.mark.parametrize(("base", "at_a"), [("A", 0.0), ("B", -0.5)])
+def test_frequency_map_covers_the_interval(base: str, at_a: float) -> None:
     from macem.features import Features
 
-    features = Features.fit(pd.DataFrame({"letter": ["A"] * 11 + ["B"] * 6 + ["C"]}))
-    ax = plots.plot_frequency_map(features, "letter")
+    features = Features.fit(pd.DataFrame({"letter": ["A"] * 11 + ["B"] * 6 + ["C"]}), base={"letter": base})
+    ax = plots.plot_frequency_map(features, 0)
     # The paper's figure 2: A, B and C with frequencies 11, 6 and 1 stand at 0, 0.5 and 1.
-    steps = [line for line in ax.lines if len(line.get_xdata()) == 2]
-    assert np.concatenate([line.get_xdata() for line in steps]) == pytest.approx([0, 0.25, 0.25, 0.75, 0.75, 1])
-    assert [line.get_ydata()[0] for line in steps] == [11, 6, 1]
+    ranges = [segment[:, 0] for segment in ax.collections[0].get_segments()]
+    end = max(1.0, at_a + 1)
+    assert np.concatenate(ranges) == pytest.approx([at_a, at_a + 0.25, at_a + 0.25, at_a + 0.75, at_a + 0.75, end])
+    assert ax.lines[0].get_xdata() == pytest.approx([at_a, at_a + 0.5, at_a + 1])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["A (11)", "B (6)", "C (1)"]
+    assert ax.get_xlim()[0] < at_a
+    assert ax.get_title(loc="left") == "Frequency map of letter"
 
 
 def test_tree_path_needs_a_single_tree() -> None:
@@ -226,10 +261,10 @@ def test_classes_of_a_batch_can_be_told_apart() -> None:
         return Explanations((*rows, *rows[:9]))
 
     for n, words in ((9, "_08"), (30, "18 other classes")):
-        ax = plots.plot_batch(batch(n))[1]
+        positives, ax, _ = plots.plot_batch(batch(n))
         styles = {(bars[0].get_facecolor(), bars[0].get_hatch()) for bars in ax.containers}
         assert len(styles) == len(ax.containers) == min(n, 13)
-        assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == words
+        assert [text.get_text() for text in positives.get_legend().get_texts()][-1] == words
         purpose = [bar for bars in ax.containers for bar in bars if bar.get_y() < 0]
         assert sum(bar.get_width() for bar in purpose) == pytest.approx(100)
 
@@ -272,24 +307,20 @@ def test_a_profile_shows_the_categories_and_classes_that_matter_and_counts_the_o
     assert 0 <= box.y0 < box.y1 <= figure.y1
 
 
-def test_labels_of_a_frequency_map_stay_inside_and_count_the_others() -> None:
+def test_a_frequency_map_of_many_categories_shows_the_most_frequent_and_counts_them() -> None:
     from macem.features import Features
 
     ax = plots.plot_frequency_map(Features.fit(_Wide.X), "zip")
     ax.figure.canvas.draw()
-    assert 0 < len(ax.texts) < 20
-    assert f"labels for the {len(ax.texts)} most frequent of 800 categories" in ax.get_xlabel()
-    legend, axes = ax.get_legend().get_window_extent(), ax.get_window_extent()
-    for text in ax.texts:
-        box = matplotlib.text.Text.get_window_extent(text)  # without the arrow
-        assert box.y1 < axes.y1
-        assert not box.overlaps(legend)
+    assert "the 30 most frequent of 800 categories" in ax.get_xlabel()
+    assert [label.get_text() for label in ax.get_yticklabels()][:2] == ["z000 (3)", "z001 (3)"]
+    assert len(ax.collections[0].get_segments()) == len(ax.get_yticks()) == 30
 
 
 def test_long_words_leave_legend_and_title_inside_the_figure() -> None:
     words = "a class with a long name " * 8
     one = dataclasses.replace(explanation(), prediction=words)
-    for ax in (plots.plot_explanation(one), *plots.plot_batch(Explanations((one,)))[:2]):
+    for ax in (plots.plot_explanation(one), plots.plot_batch(Explanations((one,)))[0]):
         ax.figure.canvas.draw()
         long = [text for text in ax.findobj(matplotlib.text.Text) if "long name" in text.get_text()]
         assert long
