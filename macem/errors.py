@@ -70,7 +70,7 @@ class OracleError(MacemError, RuntimeError):
 
 
 class AdapterError(MacemError, ImportError):
-    """An adapter plugin that cannot be loaded, or two that claim the same model."""
+    """An adapter plugin that cannot be loaded, that describes no possible trees, or two that claim the same model."""
 
 
 class MacemWarning(UserWarning):

@@ -19,7 +19,7 @@ from macem.adapters.check import check_table, warn_of_labels
 from macem.errors import OracleError, TableMismatchWarning
 from macem.features import Features, Form
 from macem.kernel import F8, I8, Axes, Plan, Scratch, TreeEnsemble
-from macem.oracle import Oracle, TreeOracle, narrowed
+from macem.oracle import Oracle, TreeOracle, narrowed, read_by
 from macem.search import Work
 from macem.trees import axes_of, with_columns
 
@@ -57,7 +57,7 @@ class Copy:
 
     def read(self, asked: Any) -> F8:
         """What the table reads of the model's columns."""
-        return _read(self.oracle, asked)
+        return read_by(self.oracle, asked)
 
     def by_background(self, read: F8) -> F8:
         """The same by the background's columns."""
@@ -258,15 +258,11 @@ def _level_codes(oracle: Any, columns: I8 | None, features: Features, plan: Plan
     numbers = np.tile(features.base, (n_rows, 1))
     for feature in np.flatnonzero(n_levels):
         numbers[:, feature] = np.minimum(np.arange(n_rows), n_levels[feature] - 1)
-    read = _placed(_read(oracle, features.model_table(features.frame(numbers, like))), columns, n_levels.size)
+    read = _placed(read_by(oracle, features.model_table(features.frame(numbers, like))), columns, n_levels.size)
     for feature in np.flatnonzero(n_levels):
         first = plan.feature["first_level"][feature]
         codes[first : first + n_levels[feature]] = read[: n_levels[feature], feature]
     return codes
-
-
-def _read(oracle: Any, asked: Any) -> F8:
-    return np.ascontiguousarray(oracle.read(asked), dtype=np.float64)
 
 
 def _placed(read: F8, columns: I8 | None, n_features: int) -> F8:

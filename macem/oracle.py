@@ -12,12 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
-from macem.errors import MacemError, ModelError, OracleError, UnsupportedModelError, sentence
+from macem.errors import AdapterError, MacemError, ModelError, OracleError, UnsupportedModelError, sentence
 from macem.kernel import F8, TreeEnsemble
 from macem.lazy import lazy
 from macem.trees import Member, pack
 
-__all__ = ["BlackBoxOracle", "Oracle", "Reader", "TreeOracle", "has_several_outputs", "link_exactly", "narrowed"]
+__all__ = [
+    "BlackBoxOracle",
+    "Oracle",
+    "Reader",
+    "TreeOracle",
+    "has_several_outputs",
+    "link_exactly",
+    "narrowed",
+    "read_by",
+]
 
 MOST_NAMED = 10  # columns in the text of an error
 SUM_TOLERANCE = 1e-4  # float32 probabilities of a hundred classes sum to one within this
@@ -108,7 +117,7 @@ class TreeOracle:
 
     def raw_scores(self, X: Any) -> F8:
         """Sums of the trees of all members before their links, shape (n, n_outputs)."""
-        return self.raw_scores_of(self.read(X))
+        return self.raw_scores_of(read_by(self, X))
 
     def raw_scores_of(self, codes: F8) -> F8:
         """Sums of the trees for a table that has been read."""
@@ -124,6 +133,23 @@ class TreeOracle:
     def link(self, raw: F8) -> F8:
         """From raw outputs to class probabilities."""
         return link_exactly(self.ensemble, raw)
+
+
+def read_by(oracle: TreeOracle, X: Any) -> F8:
+    """What an oracle's table reads of a table as the model takes it, shape (n, n_features).
+
+    Raises
+    ------
+    AdapterError
+        If the reader answers in another shape, which the kernel would not see.
+    """
+    read = np.ascontiguousarray(oracle.read(X), dtype=np.float64)
+    if read.shape != (len(X), oracle.n_features):
+        raise AdapterError(
+            f"The reader {oracle.read!r} answered {len(X)} rows with shape {read.shape}, and the oracle has "
+            f"n_features={oracle.n_features}; it gives a number for each row and feature."
+        )
+    return read
 
 
 def link_exactly(table: TreeEnsemble, raw: F8, dtype: type[np.floating[Any]] = np.float64) -> F8:

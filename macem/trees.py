@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
+from macem.errors import AdapterError
 from macem.kernel import F8, I8, Axes, Plan, TreeEnsemble
 
 # An axis profile of several trees looks at the 4096 most frequent levels of a feature, which are the first by number:
@@ -48,8 +49,8 @@ class Tree:
     feature : ndarray of int, shape (n_nodes,)
         The feature a node asks for; -1 at a leaf.
     threshold : ndarray of float64, shape (n_nodes,)
-        A number goes left iff ``x <= threshold``. Where the library compares in float32 (`Member.single`), both sides
-        are float32 values held in float64.
+        A number goes left iff ``x <= threshold``. Where the library compares in float32 (`TreeOracle.single`), both
+        sides are float32 values held in float64.
     left, right : ndarray of int, shape (n_nodes,)
         Children; unused at leaves. Nodes that cannot be reached from the root are ignored.
     value : ndarray of float64, shape (n_nodes, width)
@@ -153,7 +154,14 @@ def pack(
         A number that counts as missing, beside NaN.
     total : float, optional
         Divisor of the weighted sum of the members; their sum of weights by default.
+
+    Raises
+    ------
+    AdapterError
+        If members or trees contradict themselves: the kernel reads them without looking.
     """
+    for member in members:
+        _refuse_member(member, n_features, n_classes)
     trees = [tree for member in members for tree in member.trees]
     n_codes = _count_codes(trees, n_features)
     nodes, left, tree_first, tree_depth = _breadth_first(trees)
@@ -218,6 +226,41 @@ def pack(
     )
 
 
+def _refuse_member(member: Member, n_features: int, n_classes: int) -> None:
+    """Refuse what would lead the kernel beyond the ends of its arrays."""
+    start = np.shape(member.start)
+    if start != (member.n_outputs,):
+        raise AdapterError(f"A member's start has shape {start}, and its n_outputs is {member.n_outputs}.")
+    if wrong := [c for c in member.classes if not 0 <= c < n_classes]:
+        raise AdapterError(f"A member's classes has position {wrong[0]}, and the oracle has {n_classes} classes.")
+    for number, tree in enumerate(member.trees):
+        if fault := _fault(tree, member.n_outputs, n_features):
+            raise AdapterError(f"Tree {number} of a member is not possible: {fault}.")
+
+
+def _fault(tree: Tree, n_outputs: int, n_features: int) -> str | None:
+    """What is wrong with a tree, or None."""
+    columns = {name: getattr(tree, name) for name in ("feature", "threshold", "left", "right", "value", "missing_left")}
+    if tree.zero_is_missing is not None:
+        columns["zero_is_missing"] = tree.zero_is_missing
+    n_nodes = len(tree.feature)
+    for name, column in columns.items():
+        if not isinstance(column, np.ndarray):
+            return f"{name} is a {type(column).__name__}; give an array"
+        if column.shape[:1] != (n_nodes,) or column.ndim != 1 + (name == "value"):
+            return f"{name} has shape {column.shape} for {n_nodes} nodes"
+    if not n_nodes:
+        return "it has no nodes; macem.trees.constant makes a tree of one leaf"
+    width = tree.value.shape[1]
+    if not 0 <= tree.output <= n_outputs - width:
+        return f"it adds {width} values from output {tree.output} on, and its member has n_outputs={n_outputs}"
+    if (most := tree.feature.max()) >= n_features:
+        return f"it asks for feature {most} of {n_features}; the first is 0"
+    if below := [codes for codes in tree.categories.values() if np.min(codes, initial=0) < 0]:
+        return f"categories has code {np.min(below[0])}; codes are 0 or more, and all others go right"
+    return None
+
+
 def _count_codes(trees: Sequence[Tree], n_features: int) -> NDArray[np.int64]:
     n_codes = np.zeros(n_features, np.int64)
     for tree in trees:
@@ -242,6 +285,7 @@ def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, I8]:
     level, owner = first, np.arange(len(trees))
     levels, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     depth = np.zeros(len(trees), np.int64)
+    n_placed = level.size
     while level.size:
         depth[owner] = len(levels) - 1
         levels.append(level)
@@ -249,6 +293,13 @@ def _breadth_first(trees: Sequence[Tree]) -> tuple[I8, I8, I8, I8]:
         grows = inner[level]
         owner = np.repeat(owner[grows], 2)
         level = np.stack([left[level[grows]], right[level[grows]]], axis=1).ravel()
+        outside = (level < first[owner]) | (level >= (first + sizes)[owner])
+        if outside.any():
+            at = owner[outside.argmax()]
+            raise AdapterError(f"Tree {at} of all is not possible: a child is none of its {sizes[at]} nodes.")
+        n_placed += level.size
+        if n_placed > sizes.sum():
+            raise AdapterError(f"Tree {owner[0]} of all is not possible: a node is its own descendant.")
     owner = np.concatenate(owners)
     by_tree = np.argsort(owner, kind="stable")
     nodes, owner = np.concatenate(levels)[by_tree], owner[by_tree]
