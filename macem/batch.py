@@ -118,7 +118,7 @@ def run(
     if chunk_rows < 1:
         raise OptionError(f"chunk_rows={chunk_rows} is not a whole number of at least 1; give one.")
     started = time.perf_counter()
-    identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}))
+    identity = json.loads(json.dumps({**identity, "chunk_rows": chunk_rows}, default=str))
     folder = output.with_name(output.name + ".parts")
     errors = output.with_name(output.name + ".errors.csv")
     if folder.exists():

@@ -46,7 +46,10 @@ ASIDE = {
 #: What a value of a TOML file must be, by option; the other options are judged where they are used.
 TOML_TYPES: Mapping[type, tuple[str, Sequence[str]]] = {
     dict: ("a table", PAIRS),
-    list: ("a list", ("categorical", "classes", "drop", "frozen", "kinds", "loss_weights", "smoothing", "trust_type")),
+    list: (
+        "a list of texts or numbers",
+        ("categorical", "classes", "drop", "frozen", "kinds", "loss_weights", "smoothing", "trust_type"),
+    ),
     bool: ("true or false", ("away_from_base", "quiet", "refine", "resume", "trust_pickle")),
     int: ("a whole number", ("batch_size", "chunk_rows", "n_jobs", "retries", "seed")),
     float: ("a number", ("time_limit", "timeout")),
@@ -331,8 +334,11 @@ def _read_toml(path: str, known: Sequence[str]) -> dict[str, Any]:
             remedy = f"did you mean {near[0]!r}?" if near else f"choose among {', '.join(sorted(known))}."
             raise OptionError(f"{path} sets {name!r}, which is no option; {remedy}")
         for kind, (words, names) in TOML_TYPES.items():
-            fits = isinstance(value, (int, float) if kind is float else kind)
-            if name in names and not (fits and isinstance(value, bool) == (kind is bool)):
+            fits = isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (
+                kind is bool
+            )
+            nested = kind is list and fits and any(isinstance(one, (dict, list)) for one in value)
+            if name in names and (nested or not fits):
                 raise OptionError(f"{path} sets {name} = {value!r}, which is not {words}; make it one.")
     return settings
 
@@ -464,7 +470,7 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
         call["target"] = _label(settings["target"], classes.tolist())
     rows = files.RowFile(settings["rows"], background, settings.get("id"))
     labels = ", ".join(map(str, classes))
-    say(f"{_rows(rows.n_rows)} of {settings['rows']}, by {type(model).__name__} with the classes {labels}")
+    say(f"{_n_rows(rows.n_rows)} of {settings['rows']}, by {type(model).__name__} with the classes {labels}")
     say(explainer.describe())
     quiet = settings.get("quiet", False)
     with tqdm(total=rows.n_rows, unit=" rows", disable=quiet, file=sys.stderr, mininterval=0.5) as bar:
@@ -481,14 +487,14 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
         )
     resumed = f", {outcome.n_resumed:,} of them earlier," if outcome.n_resumed else ""
     say(
-        f"{_rows(outcome.n_explained)} explained{resumed} with {outcome.n_queries:,} model calls "
+        f"{_n_rows(outcome.n_explained)} explained{resumed} with {outcome.n_queries:,} model calls "
         f"in {outcome.seconds:.1f} s: {outcome.output}"
     )
     if settings.get("report"):
         _write_report(output, Path(settings["report"]))
         say(f"report: {settings['report']}")
     if outcome.n_errors:
-        print(f"macem: {_rows(outcome.n_errors)} could not be explained; see {outcome.errors}", file=sys.stderr)
+        print(f"macem: {_n_rows(outcome.n_errors)} could not be explained; see {outcome.errors}", file=sys.stderr)
         return SOME_ROWS_FAILED
     return DONE
 
@@ -521,7 +527,7 @@ def _check_written(paths: Mapping[str, Any]) -> None:
             ) from error
 
 
-def _rows(n: int) -> str:
+def _n_rows(n: int) -> str:
     return f"{n:,} row{'' if n == 1 else 's'}"
 
 

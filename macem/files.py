@@ -432,7 +432,7 @@ def _given_dtype(column: pd.Series, name: str) -> pd.Series:
         if pd.api.types.is_numeric_dtype(dtype) and cells.dtype != dtype:
             raise ValueError("it has a cell that is empty, or a number that does not fit")
         return cells
-    except (TypeError, ValueError) as error:
+    except (NotImplementedError, SyntaxError, TypeError, ValueError) as error:
         raise OptionError(f"dtypes: column {column.name!r} cannot be {name!r} ({error}); choose another.") from error
 
 

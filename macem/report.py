@@ -81,6 +81,7 @@ def render(
         finalize=lambda value: undirected(value) if type(value) is str else value,
     )
     environment.filters["isolated"] = lambda text: escape(text).translate(_TAGS)
+    names, labels = names or {}, labels or {}
     words = {"templates": templates, "names": names, "labels": labels}
     summary = explanations.summary()
     counts = explanations.provenance.get("counts", {})  # of a whole batch, of which these may be the first rows
@@ -92,14 +93,14 @@ def render(
         n_errors=sum(row.error is not None for row in explanations) + counts.get("errors", 0),
         classes=sorted(predictions.items()),
         kinds=[_kind(kind, summary[summary["kind"] == kind]) for kind in ("positive", "negative")],
-        frequencies=_frequencies(explanations, names or {}),
+        frequencies=_frequencies(explanations, names),
         n_queries=int(summary["n_queries"].sum()),
         provenance=[(name, _text(value)) for name, value in explanations.provenance.items()],
     )
 
 
-def _label(one: Explanation | Contrast, labels: Mapping[Any, str] | None) -> str:
-    return (labels or {}).get(one.prediction, readable(one.prediction))
+def _label(one: Explanation | Contrast, labels: Mapping[Any, str]) -> str:
+    return labels.get(one.prediction, readable(one.prediction))
 
 
 def _isolated(text: str) -> str:
@@ -108,21 +109,21 @@ def _isolated(text: str) -> str:
 
 
 def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
-    names = words["names"] or {}
+    names, labels = words["names"], words["labels"]
     found = [contrast for contrast in explanation.contrasts if contrast.found]
     changed = list(dict.fromkeys(name for contrast in found for name in contrast.ranked))
     few = len(explanation.original) <= MOST_VALUES
     return {
         "index": explanation.index,
         "error": explanation.error,
-        "prediction": "" if explanation.error is not None else _label(explanation, words["labels"]),
+        "prediction": "" if explanation.error is not None else _label(explanation, labels),
         "probability": "" if explanation.probability is None else f"{explanation.probability:.2f}",
-        "reason": explanation._reason(words["templates"], words["names"], words["labels"], _isolated),
+        "reason": explanation._reason(words["templates"], names, labels, _isolated),
         "positive": _short(explanation.positive, names),
         "negative": _short(explanation.negative, names),
         "found": [contrast.kind for contrast in found],
         "changes": [_cells(name, explanation, found, names) for name in changed],
-        "outcomes": [_outcome(contrast, words["labels"]) for contrast in explanation.contrasts],
+        "outcomes": [_outcome(contrast, labels) for contrast in explanation.contrasts],
         "all_values": _pairs(explanation.original.items(), names) if few else "",
     }
 
@@ -157,7 +158,7 @@ def _pairs(cells: Iterable[tuple[Any, Any]], names: Mapping[Any, str]) -> str:
     return "; ".join(f"{_isolated(named(name, names))}: {_isolated(readable(value))}" for name, value in cells)
 
 
-def _outcome(contrast: Contrast, labels: Mapping[Any, str] | None) -> str:
+def _outcome(contrast: Contrast, labels: Mapping[Any, str]) -> str:
     parts = [f"{contrast.kind}: {contrast.status}"]
     if contrast.found and contrast.probabilities is not None:
         probability = contrast.probabilities[contrast.prediction]

@@ -349,6 +349,9 @@ def _explanation(
 def _contrast(line: Mapping[Any, Any], original: pd.Series, base: pd.Series, target: Any) -> Contrast:
     kind, status, changes = line["macem_kind"], Status(line["macem_status"]), line["macem_details"]["changes"]
     found = status is Status.FOUND
+    prediction, probabilities = (line["macem_prediction"], _probabilities(line)) if found else (None, None)
+    if probabilities is not None and prediction not in probabilities:
+        raise LookupError(f"no probability of {prediction!r}")
     n_changed = _number(line["macem_n_changed"])
 
     def kept(what: str) -> pd.Series:
@@ -362,8 +365,8 @@ def _contrast(line: Mapping[Any, Any], original: pd.Series, base: pd.Series, tar
         changes={change["feature"]: (change["from"], change["to"]) for change in changes},
         importance=kept("importance"),
         sensitivity=kept("sensitivity"),
-        prediction=line["macem_prediction"] if found else None,
-        probabilities=_probabilities(line) if found else None,
+        prediction=prediction,
+        probabilities=probabilities,
         distance=_number(line["macem_distance"]),
         n_changed=None if n_changed is None else int(n_changed),
         n_queries=int(line["macem_n_queries"]),

@@ -119,7 +119,10 @@ def test_wrong_options_are_refused_before_any_work(
 
 @pytest.mark.parametrize(
     "line",
-    ["seed = true", "chunk_rows = 1.5", "resume = 1", "time_limit = '3'", "base = 3", "output = 5", "options = 3"],
+    [
+        *("seed = true", "chunk_rows = 1.5", "resume = 1", "time_limit = '3'", "base = 3", "output = 5", "options = 3"),
+        *("drop = [['age']]", "classes = [{ bad = 1 }]"),
+    ],
 )
 def test_a_value_of_another_type_in_a_toml_file(folder: Path, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.toml").write_text(line)
@@ -144,6 +147,14 @@ def test_a_refusal_names_the_toml_file(
     refusal = capsys.readouterr().err.strip()
     assert message in refusal
     assert "seed" not in refusal.partition("(")[2]
+
+
+def test_dates_in_a_toml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.toml").write_text("kinds = [2026-11-29]\n")
+    assert explain("--config", "run.toml") == cli.REFUSED
+    assert "is not possible; give" in capsys.readouterr().err
+    (folder / "run.toml").write_text("kinds = ['positive']\nn_steps = 2\n[names]\nage = 2026-11-29\n")
+    assert explain("--config", "run.toml", "--quiet") == cli.DONE
 
 
 def test_files_may_be_named_in_the_toml_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -583,13 +594,15 @@ def test_a_result_is_read_as_far_as_wanted(folder: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("fault", ["no first line", "details", "provenance"])
+@pytest.mark.parametrize("fault", ["no first line", "details", "probabilities", "provenance"])
 def test_a_damaged_result_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
     assert explain("--quiet", output="out.csv") == cli.DONE
     path = Path("out.csv.provenance.json" if fault == "provenance" else "out.csv")
     text = path.read_text(encoding="utf-8")
     if fault == "provenance":
         text = text[:-9]
+    elif fault == "probabilities":
+        text = text.replace('""good"": ', '""great"": ')
     elif fault == "details":
         text = text.replace("probabilities", "prob")
     else:

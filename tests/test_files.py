@@ -69,6 +69,9 @@ def test_json_lines(tmp_path: Path) -> None:
 
 def test_dtypes_can_be_given(tmp_path: Path) -> None:
     assert list(text_table(tmp_path, "zip\n007\n010\n", dtypes={"zip": "str"})["zip"]) == ["007", "010"]
+    for no_dtype in ([], ","):
+        with pytest.raises(OptionError, match="column 'zip' cannot be"):
+            text_table(tmp_path, "zip\n007\n", dtypes={"zip": no_dtype})
     with pytest.raises(OptionError, match="'zap', which"):
         text_table(tmp_path, "zip\n007\n", dtypes={"zap": "str"})
     wrong = [("x", "int64"), ("1.5", "int64"), ("1.5", "Int64"), ("inf", "Int64"), ("300", "int8"), ("-1", "uint8")]
