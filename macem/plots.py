@@ -83,7 +83,8 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     _bare(ax, keep=())
     probability = explanation.probability
     _title(ax, _headline(explanation) + (f" (probability {probability:.2f})" if probability is not None else ""))
-    notes = [f"{contrast.kind}: {_note(contrast)}" for contrast in explanation.contrasts if not contrast.changes]
+    unchanged = [contrast for contrast in explanation.contrasts if not contrast.changes]
+    notes = [f"{contrast.kind}: {explanation._unchanged(contrast)}" for contrast in unchanged]
     notes += [f"and {len(changed) - len(shown)} more changed features"] if len(changed) > len(shown) else []
     _legend(ax, explanation, notes)
     return ax
@@ -151,10 +152,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and not is_missing(value)
 
 
-def _note(contrast: Contrast) -> str:
-    return "no feature is needed, the base values keep the class" if contrast.found else str(contrast.status)
-
-
 def _legend(ax: Axes, explanation: Explanation, notes: Sequence[str]) -> None:
     entries = [("base", "base value"), ("row", f"the row: {readable(explanation.prediction)}")]
     for contrast in explanation.contrasts:
@@ -207,7 +204,7 @@ def plot_application(
             _draw_bars(ax, explanation, contrast, n_features, n_lanes)
         else:
             ax.set_axis_off()
-            text = "not asked for" if contrast is None else _note(contrast)
+            text = "not asked for" if contrast is None else explanation._unchanged(contrast)
             ax.text(0.02, 0.95, textwrap.fill(text, 40), va="top", fontsize=14, transform=ax.transAxes)
         _title(ax, title, COLOURS[kind], 46)
     return axes
@@ -603,7 +600,7 @@ def plot_tree_path(
             names, order = names[::-1], "last"
         colour = COLOURS[contrast.kind]
         ax.text(column, 0.62, f"pertinent {contrast.kind}", color=colour, ha="center", fontsize=13)
-        words = f"most important {order}" if contrast.found else str(contrast.status)
+        words = f"most important {order}" if contrast.found else explanation._unchanged(contrast)
         ax.text(column, 0.57, words, color=colour, ha="center", va="top", fontsize=11)
         step = len(path) / max(len(names) - 1, 1)
         for position, name in enumerate(names):

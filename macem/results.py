@@ -286,7 +286,7 @@ class Explanation:
                 words = {"feature": shown(named(name, names)), "from": shown(start), "to": shown(end)}
                 changes.append(sentence(templates, f"{contrast.kind}_change", **words))
             outcome = "base" if contrast.kind == "positive" and contrast.found and not changes else contrast.status.name
-            if contrast.target is not None and contrast.target == self.prediction:
+            if self._is_there(contrast):
                 outcome = "there"
             sentences.append(
                 sentence(
@@ -306,7 +306,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [self._headline(), *_columns(self._table(), indent=2)]
-        lines += [f"  {contrast.kind}: {_outcome(contrast)}" for contrast in self.contrasts]
+        lines += [f"  {contrast.kind}: {self._outcome(contrast)}" for contrast in self.contrasts]
         lines += [f"  {_printable(self.error)}"] if self.error is not None else []
         return _fit(lines)
 
@@ -322,6 +322,27 @@ class Explanation:
     def _headline(self) -> str:
         probability = "" if self.probability is None else f" (probability {self.probability:.2f})"
         return f"row {self.index}: {self._decision}{probability}"
+
+    def _is_there(self, contrast: Contrast) -> bool:
+        """Whether the row is in the class that the contrast was to reach."""
+        return contrast.target is not None and bool(contrast.target == self.prediction)
+
+    def _unchanged(self, contrast: Contrast) -> str:
+        """Why a contrast changes nothing."""
+        if contrast.found:
+            return "no feature is needed: the base values alone keep the class"
+        return f"{readable(contrast.target)} already" if self._is_there(contrast) else str(contrast.status)
+
+    def _outcome(self, contrast: Contrast) -> str:
+        """How the search for a contrast ended, what it reached, and what it took."""
+        reached = f"{readable(contrast.prediction)} with {contrast.n_changed} changed"
+        parts = [reached if contrast.changes else self._unchanged(contrast)]
+        if contrast.distance is not None:
+            parts.append(f"distance {contrast.distance:.3g}")
+        if contrast.lower_bound is not None:
+            parts.append(f"none below {contrast.lower_bound:.3g}")
+        parts.append(f"{contrast.n_queries:,} model calls")
+        return ", ".join(parts)
 
     def _changed(self) -> list[Any]:
         """The features that a contrast changes: first the positive's, the most important first."""
@@ -485,7 +506,8 @@ class Explanations(Sequence[Explanation]):
                 table.append([*start, "", "", explanation.error])
             for contrast in explanation.contrasts:
                 leads_to = readable(contrast.prediction) if contrast.found else ""
-                table.append([*start, contrast.kind, leads_to, contrast._words()])
+                words = contrast._words() if contrast.found else explanation._unchanged(contrast)
+                table.append([*start, contrast.kind, leads_to, words])
                 start = ["", ""]
         return table
 
@@ -518,21 +540,6 @@ def _quoted_pair(start: Any, end: Any) -> tuple[str, str]:
         f'"{start}"' if isinstance(start, str) else first,
         f'"{end}"' if isinstance(end, str) else second,
     )
-
-
-def _outcome(contrast: Contrast) -> str:
-    """How the search for a contrast ended, what it reached, and what it took."""
-    parts = [str(contrast.status)]
-    if contrast.found:
-        parts[0] = f"{readable(contrast.prediction)} with {contrast.n_changed} changed"
-        if contrast.kind == "positive" and not contrast.changes:
-            parts[0] = "no feature is needed: the base values alone keep the class"
-    if contrast.distance is not None:
-        parts.append(f"distance {contrast.distance:.3g}")
-    if contrast.lower_bound is not None:
-        parts.append(f"none below {contrast.lower_bound:.3g}")
-    parts.append(f"{contrast.n_queries:,} model calls")
-    return ", ".join(parts)
 
 
 def _fit(lines: Sequence[str]) -> str:

@@ -162,6 +162,16 @@ def test_values_of_a_lane_do_not_cover_each_other() -> None:
     assert not [1 for at, box in enumerate(boxes) for other in boxes[:at] if box.overlaps(other)]
 
 
+def test_a_row_that_is_in_the_target_class_has_not_failed() -> None:
+    one = explanations(0)[0]
+    assert one.negative is not None
+    one = dataclasses.replace(one, negative=dataclasses.replace(one.negative, target="bad"))
+    axes = [plots.plot_explanation(one), plots.plot_application(one)[1], plots.plot_tree_path([("age", "> 30")], one)]
+    for shown in ("\n".join(texts(ax)) for ax in axes):
+        assert "bad already" in shown
+        assert "none exists" not in shown
+
+
 def test_a_missing_value_has_a_place() -> None:
     plots.plot_explanation(explanation(duration=np.nan)).figure.canvas.draw()
     for ax in plots.plot_application(explanation(duration=None)):

@@ -228,3 +228,13 @@ def test_a_row_that_could_not_be_explained_has_no_decision() -> None:
         assert "not explained" in shown
         assert "no such branch" in shown
         assert "missing" not in shown
+
+
+def test_a_row_that_is_in_the_target_class_has_not_failed() -> None:
+    one = explanations(0)[0]
+    assert one.negative is not None
+    one = dataclasses.replace(one, negative=dataclasses.replace(one.negative, target="bad"))
+    assert "It is bad already." in one.reason()
+    for shown in (str(one), str(Explanations((one,))), Explanations((one,))._repr_html_()):
+        assert "bad already" in shown
+        assert "none exists" not in shown
