@@ -74,46 +74,42 @@ def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Ex
     bases = np.where(standing, numbers, features.base)
     base_table = features.frame(bases, table, numbers)
     own = _answers(explainer, table)
-    # of each kind: the proxies, what they are measured from, where the two differ, and the model's answers
-    found: dict[str, tuple[pd.DataFrame, pd.DataFrame, NDArray[np.bool_], F8]] = {}
-    for kind, dropped in (("positive", weights < 0.0), ("negative", weights > 0.0)):
-        example = features.frame(np.where(dropped, bases, numbers), table, numbers)
+    contrasts: dict[str, list[Contrast]] = {kind: [] for kind in KINDS}
+    for kind, dropped, references in (("positive", weights < 0.0, base_table), ("negative", weights > 0.0, table)):
+        examples = features.frame(np.where(dropped, bases, numbers), table, numbers)
         differs = (numbers != bases) & (~dropped if kind == "positive" else dropped) & ~standing
-        found[kind] = example, base_table if kind == "positive" else table, differs, _answers(explainer, example)
-
-    def contrast(kind: str, at: int) -> Contrast:
-        examples, references, differs, answers = found[kind]
-        values, reference = examples.iloc[at], references.iloc[at]
-        moved = np.flatnonzero(differs[at]).tolist()
-        return Contrast(
-            kind=kind,
-            status=Status.FOUND,
-            values=values,
-            changes={features.names[f]: (reference.iloc[f], values.iloc[f]) for f in moved},
-            importance=pd.Series(np.abs(weights[at]), index=table.columns),
-            sensitivity=pd.Series(0.0, index=table.columns),
-            prediction=explainer.classes[answers[at].argmax()],
-            probabilities=pd.Series(answers[at], index=explainer.classes),
-            distance=None,
-            n_changed=len(moved),
-            n_queries=0,
-            lower_bound=None,
-            reference=reference,
-        )
-
-    index = table.index.tolist()
+        for at, answer in enumerate(_answers(explainer, examples)):
+            values, reference = examples.iloc[at], references.iloc[at]
+            moved = np.flatnonzero(differs[at]).tolist()
+            contrasts[kind].append(
+                Contrast(
+                    kind=kind,
+                    status=Status.FOUND,
+                    values=values,
+                    changes={features.names[f]: (reference.iloc[f], values.iloc[f]) for f in moved},
+                    importance=pd.Series(np.abs(weights[at]), index=table.columns),
+                    sensitivity=pd.Series(0.0, index=table.columns),
+                    prediction=explainer.classes[answer.argmax()],
+                    probabilities=pd.Series(answer, index=explainer.classes),
+                    distance=None,
+                    n_changed=len(moved),
+                    n_queries=0,
+                    lower_bound=None,
+                    reference=reference,
+                )
+            )
     return Explanations(
         [
             Explanation(
-                index=index[at],
+                index=index,
                 original=table.iloc[at],
                 prediction=explainer.classes[own[at].argmax()],
                 probabilities=pd.Series(own[at], index=explainer.classes),
                 base=base_table.iloc[at],
-                positive=contrast("positive", at),
-                negative=contrast("negative", at),
+                positive=contrasts["positive"][at],
+                negative=contrasts["negative"][at],
             )
-            for at in range(len(table))
+            for at, index in enumerate(table.index.tolist())
         ]
     )
 
