@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from macem.adapters import check_table, claimant, oracle_for
 from macem.adapters.check import boundaries, columns, dtype_of, hard_tables, place
@@ -277,9 +276,13 @@ def _agree_or_refuse(case: Case, oracle: Any, reference: BlackBoxOracle, table: 
     pytest.fail(f"model and oracle answer such rows, and agree: declare it with {flag}=True")
 
 
-def _hard(case: Case, oracle: Any, kind: str) -> Any:
+def _skip_black_box(oracle: Any) -> None:
     if not isinstance(oracle, TreeOracle):
         pytest.skip("a black box has no splits that could be read wrongly")
+
+
+def _hard(case: Case, oracle: Any, kind: str) -> Any:
+    _skip_black_box(oracle)
     tables = dict(hard_tables(oracle, case.X, N_ROWS))
     if kind not in tables:
         pytest.skip(f"the model has no column for {kind} rows")
@@ -290,8 +293,7 @@ def _with_numbers(
     case: Case, oracle: Any, numbers: list[float], beside: Callable[[F8], list[float]] = lambda edges: []
 ) -> Any:
     """Put each number, and those beside its boundaries, into each float column with splits."""
-    if not isinstance(oracle, TreeOracle):
-        pytest.skip("a black box has no splits that could be read wrongly")
+    _skip_black_box(oracle)
     places = zip(columns(oracle, case.X), boundaries(oracle), strict=True)
     cells = [
         (column, number)
@@ -306,20 +308,17 @@ def _with_numbers(
 
 def _answered(reference: BlackBoxOracle, table: Any) -> Any:
     """Rows that the model answers: behind a scaler, say, some numbers are too large for it."""
-    refused = _refused_rows(reference, table, np.arange(len(table)))
-    kept = np.setdiff1d(np.arange(len(table)), refused)
-    return table if not refused else table[kept] if isinstance(table, np.ndarray) else table.iloc[kept]
+    return table[np.array(_are_answered(reference, table), dtype=bool)]
 
 
-def _refused_rows(reference: BlackBoxOracle, table: Any, rows: NDArray[np.int64]) -> list[int]:
-    """Find the rows that the model refuses, by halves."""
+def _are_answered(reference: BlackBoxOracle, table: Any) -> list[bool]:
+    """Of each row whether the model answers it, found by halves."""
     try:
-        reference.predict_proba(table[rows] if isinstance(table, np.ndarray) else table.iloc[rows])
+        reference.predict_proba(table)
     except MacemError:
-        if rows.size == 1:
-            return [int(rows[0])]
-        return [row for half in np.array_split(rows, 2) for row in _refused_rows(reference, table, half)]
-    return []
+        half = len(table) // 2
+        return _are_answered(reference, table[:half]) + _are_answered(reference, table[half:]) if half else [False]
+    return [True] * len(table)
 
 
 def _halfway(edges: F8) -> list[float]:
