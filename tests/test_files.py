@@ -340,23 +340,3 @@ def test_decimals_are_the_nearest_numbers(tmp_path: Path) -> None:
         assert table["amount"].tolist()[1:] == [float(text) for text in digits]
         (chunk,) = files.RowFile(path, table).chunks(1 << 20)
         pd.testing.assert_frame_equal(chunk.frame, table)
-
-
-def test_a_column_with_the_name_of_a_result() -> None:
-    with pytest.raises(DataError, match="rename"):
-        result_files.line_schema({"macem_row": np.dtype(int)}, ["a", "b"])
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def write() -> None:
-        with result_files.atomically(path) as temporary:
-            temporary.write_text("new")
-            raise ValueError("stop")
-
-    with pytest.raises(ValueError, match="stop"):
-        write()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
