@@ -126,6 +126,7 @@ def _label_values(ax: Axes, y: float, place: dict[Any, float]) -> None:
             (middle, y),
             xytext=(0, 17 * side),
             textcoords="offset points",
+            annotation_clip=False,  # one that went aside may stand beyond the lane
             ha="center",
             va="top" if side < 0 else "bottom",
             fontsize=11,
@@ -166,7 +167,7 @@ def _legend(ax: Axes, explanation: Explanation, notes: Sequence[str]) -> None:
 
 def _nothing(ax: Axes, note: str) -> Any:
     """What a legend shows of a note: its words, and no mark."""
-    return ax.plot([], [], linestyle="none", label=_plain(_wrapped(note, 34)))[0]
+    return ax.plot([], [], linestyle="none", label=_plain(_wrapped(note, 44)))[0]
 
 
 def plot_application(
@@ -332,7 +333,7 @@ def _draw_distances(ax: Axes, summary: pd.DataFrame) -> None:
             share = np.array([*range(len(distances) + 1), len(distances)]) / len(of_kind) * 100
             style = {"color": COLOURS[kind], "linestyle": line, "linewidth": 2.5, "label": f"pertinent {kind}s"}
             ax.step([0, *distances, end], share, where="post", **style)
-            ax.legend(edgecolor="none", framealpha=0.9, fontsize=12, loc="best")
+            ax.legend(edgecolor="none", framealpha=0.9, fontsize=12, loc="lower right")
     ax.set_ylim(0, 102)
     ax.set_xlim(0, end)
     ax.set_xlabel("distance, at most")

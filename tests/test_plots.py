@@ -149,17 +149,24 @@ def test_classes_that_are_numbers_are_listed_by_size() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["9", "10", "100"]
 
 
-def test_values_of_a_lane_do_not_cover_each_other() -> None:
+@pytest.mark.parametrize("values", [(2319.5, 2380.5, 2450.5, 9000.5), (2319.5, 800000.25, 805000.25, 810000.25)])
+def test_values_of_a_lane_do_not_cover_each_other(values: tuple[float, ...]) -> None:
     from tests.hand_made import contrast
 
-    one = explanation(amount=2450.5)
-    ends = {"positive": contrast("positive", one.base, {"amount": 2380.5}, "bad")}
-    ends["negative"] = contrast("negative", one.original, {"amount": 9000.5}, "good")
+    base, nearer, row, farther = values
+    one = explanation(amount=row)
+    assert one.base["amount"] == base
+    ends = {"positive": contrast("positive", one.base, {"amount": nearer}, "bad")}
+    ends["negative"] = contrast("negative", one.original, {"amount": farther}, "good")
     ax = plots.plot_explanation(dataclasses.replace(one, **ends))
     ax.figure.canvas.draw()
-    boxes = [matplotlib.text.Text.get_window_extent(text) for text in ax.texts if text.get_text()]
+    drawn = [text for text in ax.texts if text.get_text()]
+    boxes = [matplotlib.text.Text.get_window_extent(text) for text in drawn]
     assert len(boxes) == 4
     assert not [1 for at, box in enumerate(boxes) for other in boxes[:at] if box.overlaps(other)]
+    for text, box in zip(drawn, boxes, strict=True):
+        assert text.get_tightbbox().width > 0  # it is drawn
+        assert box.x1 <= ax.figure.bbox.x1
 
 
 def test_a_row_that_is_in_the_target_class_has_not_failed() -> None:
