@@ -14,8 +14,9 @@ import pandas as pd
 
 from macem.errors import DataError, OptionError
 from macem.files import format_of, head, pyarrow, read_table
+from macem.lazy import cells_of
 from macem.reasons import is_missing
-from macem.results import Contrast, Explanation, Explanations, Status, cells_of
+from macem.results import Contrast, Explanation, Explanations, Status
 
 __all__ = [
     "atomically",
