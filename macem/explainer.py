@@ -152,7 +152,8 @@ class Explainer:
         max_queries : int, optional
             Model queries per row and kind, kept to within one step.
         time_limit : float, optional
-            Seconds for the whole call, kept to within one step, on a table to within one row.
+            Seconds to search in, kept to within one step, on a table to within one row. Rows that are left after it
+            are still answered with their class, and say that they are out of budget.
         progress : bool
             Show a progress bar on stderr.
 
@@ -177,8 +178,7 @@ class Explainer:
             deadline=float("inf") if time_limit is None else began + _checked_seconds(time_limit),
         )
         seed = _checked_seed(seed)
-        at_once = 1 if time_limit is not None and self._model.copy is not None else ROWS_AT_ONCE
-        at_once = min(at_once, CELLS_AT_ONCE // len(self.features.names))
+        at_once = min(ROWS_AT_ONCE, CELLS_AT_ONCE // len(self.features.names))
         jobs = joblib.effective_n_jobs(_checked_jobs(n_jobs))
         at_once = max(1, min(at_once, -(-len(form) // jobs)))
         parts = form.parts(at_once)
@@ -285,7 +285,8 @@ class Explainer:
 
         def hunt() -> None:
             if copied is not None and log_density is None:
-                search.compiled(work, copied.table, copied.axes, plan, weights, self._schedule(seed))
+                for _ in work.in_time(limits):
+                    search.compiled(work, copied.table, copied.axes, plan, weights, self._schedule(seed))
             else:
                 search.lockstep(work, plan, weights, self._schedule(seed), answers, limits, log_density)
 
@@ -293,7 +294,8 @@ class Explainer:
         draw = partial(search.draw, work, plan, weights, seed, answers, limits)
         if copied is not None and room is not None and self.options.refine:
             on_table = partial(refine.on_table, work, copied.table, copied.axes, plan, weights, self.options, room)
-            on_table()  # its profiles are nearly free, and nearer than a search, which is left the rest
+            for _ in work.in_time(limits):
+                on_table()  # its profiles are nearly free, and nearer than a search, which is left the rest
             with work.set_aside(work.found):  # so that a row takes the same way alone and beside one without a result
                 if work.open.size:
                     hunt()

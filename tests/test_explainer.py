@@ -363,6 +363,23 @@ def test_budgets_end_the_search() -> None:
     assert explainer.explain([9.0, 4.0], time_limit=0.0)[0].negative.status is Status.OUT_OF_BUDGET
 
 
+def test_rows_that_a_time_limit_left_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model, asked = RandomForestClassifier(5, random_state=0).fit(X, X[:, 0] > 0), []
+    explainer = Explainer(model, X)
+    answer = RandomForestClassifier.predict_proba
+
+    def counted(self: Any, rows: Any) -> Any:
+        asked.append(len(rows))
+        return answer(self, rows)
+
+    monkeypatch.setattr(RandomForestClassifier, "predict_proba", counted)
+    explanations = explainer.explain(X, time_limit=0.0)
+    assert [one.prediction for one in explanations] == model.predict(X).tolist()
+    assert {contrast.status for one in explanations for contrast in one.contrasts} == {Status.OUT_OF_BUDGET}
+    assert sorted(asked[:-1]) == [72, 128]  # parts of a batch; the last is the line above
+
+
 def test_other_options_are_those_of_a_new_explainer(credit: tuple[Any, pd.DataFrame], explainer: Explainer) -> None:
     model, X = credit
     explainer.explain(X[:3])  # draws the schedule of its own options

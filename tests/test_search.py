@@ -139,6 +139,32 @@ def test_deadline_ends_lockstep_before_its_first_question() -> None:
     assert work.open.size == 0
 
 
+class TwoProblems(Limits):
+    """A clock that runs out when it has been looked at twice."""
+
+    @property
+    def passed(self) -> bool:
+        looks = vars(self).setdefault("looks", [])
+        looks.append(None)
+        return len(looks) > 2
+
+
+def test_compiled_code_is_stopped_between_problems() -> None:
+    s = setting()
+    whole, _ = s.work()
+    work, begun = s.work()[0], []
+    for _ in work.in_time(TwoProblems(deadline=0.0)):
+        begun.append(work.open)
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+    assert_array_equal(begun, [[0], [1]])
+    for _ in whole.in_time(Limits()):
+        refine.on_table(whole, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+    assert_array_equal(work.best.row["cost"][:2], whole.best.row["cost"][:2])
+    assert np.isinf(work.best.row["cost"][2:]).all()
+    assert work.best.row["exhausted"][2:].all()
+    assert not whole.best.row["exhausted"].any()
+
+
 def test_problems_that_are_done_are_not_begun() -> None:
     s = setting()
     work, _ = s.work()
