@@ -16,6 +16,7 @@ __all__ = [
     "ModelChangedError",
     "ModelError",
     "NumbersAsCategoriesWarning",
+    "OneHotColumnsWarning",
     "OptionError",
     "OracleError",
     "TableMismatchWarning",
@@ -83,6 +84,10 @@ class LabelsWarning(MacemWarning):
 
 class NumbersAsCategoriesWarning(MacemWarning):
     """Columns of dtype object hold numbers alone, and are read as categories, as their dtype says."""
+
+
+class OneHotColumnsWarning(MacemWarning):
+    """Columns of the background are one category in one-hot form, and an example may set none of them or two."""
 
 
 class TableMismatchWarning(MacemWarning):

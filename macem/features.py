@@ -21,12 +21,13 @@ from pandas.api import types
 
 from macem import columns, kernel
 from macem.columns import Column
-from macem.errors import DataError, NumbersAsCategoriesWarning, OptionError
+from macem.errors import DataError, NumbersAsCategoriesWarning, OneHotColumnsWarning, OptionError
 from macem.kernel import F8, I8, Records
 from macem.lazy import lazy
 
 __all__ = ["Features", "Form"]
 
+FEWEST_SEEN, MOST_SEEN = 30, 1000  # rows that tell one-hot columns: fewer may be so by chance, and more take long
 FEW = 200  # so many cells of a column are looked up faster one by one than first grouped
 
 _SCALES = ("range", "std", "mad")
@@ -158,6 +159,7 @@ class Features:
         ]
         frozen_mask = np.zeros(len(names), np.bool_)
         frozen_mask[_positions(names, () if frozen is None else frozen, "frozen")] = True
+        _warn_of_one_hot([column for column, is_frozen in zip(series, frozen_mask, strict=True) if not is_frozen])
         direction = np.zeros(len(names), np.int8)
         for at, word in given_directions.items():
             if not isinstance(word, str) or word not in _DIRECTIONS:
@@ -802,6 +804,33 @@ def _warn_of_numbers(categorical: list[Any]) -> None:
             NumbersAsCategoriesWarning,
             stacklevel=4,
         )
+
+
+def _warn_of_one_hot(movable: list[Any]) -> None:
+    """Say which neighbouring columns are one category in one-hot form, of which a model sees rows that cannot be."""
+    n_rows = len(movable[0]) if movable else 0
+    if n_rows < FEWEST_SEEN:
+        return
+    some = np.linspace(0, n_rows - 1, min(n_rows, MOST_SEEN)).astype(np.int64)
+    group: dict[Any, NDArray[np.bool_]] = {}
+    for column in movable:
+        cells = column.iloc[some]
+        if not types.is_numeric_dtype(cells.dtype) or not cells.isin((0, 1)).all():
+            group = {}
+            continue
+        group[column.name] = cells.to_numpy(bool)
+        while np.sum(list(group.values()), axis=0).max() > 1:
+            del group[next(iter(group))]
+        if len(group) > 2 and np.any(list(group.values()), axis=0).all():
+            names = [*group]
+            warnings.warn(
+                f"of {len(names)} columns from {names[0]!r} to {names[-1]!r} each row of the background holds exactly "
+                "one 1, as one-hot columns do: examples move them one by one, to none or two of them. Give the "
+                "explainer the table before that encoding, and the model as a pipeline with its encoder.",
+                OneHotColumnsWarning,
+                stacklevel=4,
+            )
+            return
 
 
 def _untyped(array: NDArray[Any], names: pd.Index[Any] | None = None) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macem.errors import DataError, NumbersAsCategoriesWarning, OptionError
+from macem.errors import DataError, NumbersAsCategoriesWarning, OneHotColumnsWarning, OptionError
 from macem.features import Features
 
 MIXED = pd.DataFrame(
@@ -99,6 +99,22 @@ def test_numbers_in_objects_become_categories_with_a_warning(cells: list[Any]) -
         assert Features.fit(table).kinds == ("categorical", "categorical")
     assert Features.fit(table, categorical=["income"]).kinds == ("categorical", "categorical")  # and no warning
     assert Features.fit(table.to_numpy(object)).kinds[1] == "categorical"
+
+
+@pytest.mark.parametrize("dtype", [bool, int, float])
+def test_one_hot_columns_are_named(dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    jobs = pd.get_dummies(pd.Series(random.choice(["clerk", "miner", "nurse"], 40)), prefix="job", dtype=dtype)
+    owns = pd.Series(random.integers(0, 2, 40), name="owns")
+    table = pd.concat([owns, jobs, owns.rename("age") + 30], axis=1)
+    with pytest.warns(OneHotColumnsWarning, match="3 columns from 'job_clerk' to 'job_nurse'"):
+        Features.fit(table)
+    with pytest.warns(OneHotColumnsWarning, match="3 columns from 1 to 3"):
+        Features.fit(table.to_numpy(float))
+    Features.fit(table, frozen=["job_nurse"])  # none of these warns: frozen, apart, too few rows, one row of two
+    Features.fit(table[["job_clerk", "age", "job_miner", "job_nurse"]])
+    Features.fit(table.head(20))
+    Features.fit(table.assign(job_nurse=1))
 
 
 def test_grid_gives_the_float_that_the_text_parses_to() -> None:
