@@ -189,7 +189,7 @@ def test_a_wrong_table_is_described(change, message):
 
 
 def test_a_wrong_copy_of_a_composite_is_described():
-    from macem.adapters.sklearn_composites import ComposedOracle
+    from macem.adapters.composed import ComposedOracle
 
     other = type(MODEL)(**MODEL.get_params()).fit(X[::2], MODEL.predict(X)[::2])
     assert check_table(ComposedOracle(MODEL, MODEL, note=""), X) is None

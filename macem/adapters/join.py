@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.adapters.lightgbm import LightGBMReader
-from macem.adapters.pipelines import PipelineReader
-from macem.adapters.readers import JointReader, NumberReader, largest_on_the_left, rounded
+from macem.adapters.number_line import largest_on_the_left
+from macem.adapters.readers import JointReader, NumberReader, rounded
+from macem.adapters.vocabularies import JointPipelineReader, PipelineReader
 from macem.errors import DataError
 from macem.kernel import F8
 from macem.oracle import Oracle, Reader, TreeOracle
@@ -197,8 +198,8 @@ def _one_reader(
     if shared is not None:
         return shared, None
     if any(tree.categories for part in parts for tree in part.trees):
-        read = _JointPipelineReader.of([cast(PipelineReader, part.reader) for part in parts])
-        return read, read.recode
+        read = JointPipelineReader.of([cast(PipelineReader, part.reader) for part in parts])
+        return read, lambda part, trees: read.recode(cast(PipelineReader, part.reader), trees)
     plain = [part.reader for part in parts if isinstance(part.reader, NumberReader)]
     if len(plain) == len(parts) and len({read.dtype for read in plain}) == 1:
         missing, infinite = all(read.missing for read in plain), all(read.infinite for read in plain)
@@ -272,59 +273,3 @@ def _vocabularies_join(parts: Sequence[Part]) -> bool:
     return all(
         len({read.vocabularies[column] is None for read in pipelines if read.needed[column]}) < 2 for column in columns
     )
-
-
-@dataclass(frozen=True)
-class _JointPipelineReader:
-    """Reads for several pipelines, whose vocabularies may differ.
-
-    Attributes
-    ----------
-    read : PipelineReader
-        With the vocabularies of all.
-    readers : tuple of PipelineReader
-        Each pipeline's, which may refuse what others take.
-    """
-
-    read: PipelineReader
-    readers: tuple[PipelineReader, ...]
-
-    @classmethod
-    def of(cls, readers: Sequence[PipelineReader]) -> _JointPipelineReader:
-        """Join readers of the same columns."""
-        columns = range(readers[0].n_features)
-        vocabularies: list[dict[Any, int] | None] = []
-        for column in columns:
-            known = [read.vocabularies[column] for read in readers if read.needed[column]]
-            values = dict.fromkeys(value for vocabulary in known if vocabulary is not None for value in vocabulary)
-            coded = any(vocabulary is not None for vocabulary in known)
-            vocabularies.append({value: code for code, value in enumerate(values)} if coded else None)
-        read = replace(
-            readers[0],
-            needed=tuple(any(read.needed[column] for read in readers) for column in columns),
-            vocabularies=tuple(vocabularies),
-            unseen=(True,) * len(columns),
-            missing=(True,) * len(columns),
-        )
-        return cls(read, tuple(readers))
-
-    def __call__(self, X: Any) -> F8:
-        for read in self.readers:
-            read(X)
-        return self.read(X)
-
-    def recode(self, part: Part, trees: Sequence[Tree]) -> list[Tree]:
-        """Let the category sets of a part's trees hold the common codes."""
-        vocabularies = zip(cast(PipelineReader, part.reader).vocabularies, self.read.vocabularies, strict=True)
-        own_codes = {
-            column: np.array([*(own.get(value, len(own)) for value in common), len(own)])  # the last: all unseen values
-            for column, (own, common) in enumerate(vocabularies)
-            if own is not None and common is not None
-        }
-
-        def recoded(tree: Tree) -> Tree:
-            sets = tree.categories.items()
-            common = {node: np.flatnonzero(np.isin(own_codes[int(tree.feature[node])], codes)) for node, codes in sets}
-            return replace(tree, categories=common)
-
-        return [recoded(tree) for tree in trees]

@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
@@ -195,8 +196,6 @@ class LightGBMReader:
 
     def _frame(self, frame: Any) -> F8:
         """Of a DataFrame LightGBM keeps every number, and numbers pandas categories as it was trained."""
-        import pandas as pd
-
         dtypes = frame.dtypes.tolist()  # at once: a frame takes longer to tell them than a row to be read
         encoded = [place for place, dtype in enumerate(dtypes) if isinstance(dtype, pd.CategoricalDtype)]
         plain = [place for place in range(frame.shape[1]) if place not in encoded]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem.adapters import oracle_for
+from macem.adapters.composed import ComposedOracle
 from macem.adapters.join import Part, join, obstacle
-from macem.adapters.sklearn_composites import ComposedOracle
 from macem.errors import ModelError, OptionError
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle

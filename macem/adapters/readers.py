@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,6 @@ __all__ = [
     "check_width",
     "columns_by_name",
     "feature_names",
-    "largest_on_the_left",
     "rounded",
 ]
 
@@ -154,39 +152,3 @@ def rounded(numbers: F8, single: bool) -> NDArray[Any]:
     """Round numbers as a table does before it compares them."""
     with np.errstate(over="ignore"):
         return numbers.astype(np.float32) if single else numbers
-
-
-def largest_on_the_left(seen: Callable[[F8], F8], thresholds: F8, largest: float) -> F8:
-    """Find the largest float that a monotone function still keeps at or below each threshold, by bisection over floats.
-
-    Parameters
-    ----------
-    seen : callable
-        The function, not decreasing, over arrays.
-    thresholds : ndarray of float64
-    largest : float
-        Numbers up to this size may be asked; where it stays on the left, so does everything.
-    """
-    low = np.full(thresholds.shape, _ordinal(np.array([-largest]))[0])
-    high = np.full(thresholds.shape, _ordinal(np.array([largest]))[0])
-    never, always = seen(_number(low)) > thresholds, seen(_number(high)) <= thresholds
-    for _ in range(64):
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        left = seen(_number(middle)) <= thresholds
-        low, high = np.where(left, middle, low), np.where(left, high, middle)
-    return np.where(never, -np.inf, np.where(always, np.inf, _number(low)))
-
-
-def _ordinal(numbers: F8) -> NDArray[np.int64]:
-    """Number the floats in their order."""
-    return _flip(numbers.view(np.int64))
-
-
-def _number(ordinals: NDArray[np.int64]) -> F8:
-    """Return the floats of `_ordinal` numbers."""
-    return _flip(ordinals).view(np.float64)
-
-
-def _flip(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Reverse the order of negative numbers; its own inverse."""
-    return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))

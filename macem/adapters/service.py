@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from macem.errors import AdapterError, OptionError, OracleError
 
 if TYPE_CHECKING:
     import httpx
-    import pandas as pd
 
 __all__ = ["RemoteModel", "shown_address"]
 
@@ -174,8 +174,6 @@ class RemoteModel:
 
     def _table(self, X: Any) -> Any:
         """Make the table a DataFrame where it has names or text, and an array of numbers otherwise."""
-        import pandas as pd
-
         if isinstance(X, pd.DataFrame):
             return X
         array = np.asarray(X)
@@ -332,8 +330,6 @@ class RemoteModel:
             yield self._tensor(name, numbers, datatype)
             return
         if is_array:
-            import pandas as pd
-
             if table.shape[1] > len(declared):
                 self._fail(
                     f"declares {len(declared)} inputs, and the table has {table.shape[1]} columns",

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
 from macem.adapters import sklearn_composites as composites
+from macem.adapters.composed import over_members
+from macem.adapters.pipelines import pipeline_oracle
 from macem.adapters.readers import NumberReader, check_width, columns_by_name, feature_names
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
 from macem.kernel import F8
@@ -297,7 +300,6 @@ def _as_fitted(X: Any, names: tuple[Any, ...] | None) -> Any:
     """Make a table a DataFrame where the model was fitted on one, otherwise an array."""
     if names is None or hasattr(X, "columns"):
         return X if names is not None else np.asarray(X)
-    import pandas as pd
 
     return pd.DataFrame(X, columns=list(names)).infer_objects()
 
@@ -308,7 +310,7 @@ def _ada_boost(model: Any) -> Oracle:
     if len(model.classes_) == 1:
         return _numbers_oracle(model, [replace(_votes(model, trees[:1], 1.0), trees=[constant([1.0])])], missing=False)
     if not all(type(tree).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier") for tree in trees):
-        return composites.over_members(model, "its trees are not single trees")
+        return over_members(model, "its trees are not single trees")
     n_classes = len(model.classes_)
     voters = []
     for tree, weight in zip(trees, model.estimator_weights_, strict=False):  # there are zero weights to spare
@@ -327,12 +329,6 @@ def _ada_boost(model: Any) -> Oracle:
 
 
 # Models that only delegate -------------------------------------------------------------------------------------------
-
-
-def _pipeline(model: Any) -> Oracle:
-    from macem.adapters.pipelines import pipeline_oracle
-
-    return pipeline_oracle(model)
 
 
 def _best_of_search(model: Any) -> Oracle:
@@ -432,7 +428,7 @@ _READERS: dict[str, Callable[[Any], Oracle]] = {
     "GradientBoostingClassifier": _gradient_boosting,
     "HistGradientBoostingClassifier": _hist_gradient_boosting,
     "OneVsRestClassifier": composites.one_vs_rest,
-    "Pipeline": _pipeline,
+    "Pipeline": pipeline_oracle,
     "RFE": composites.selected,  # and RFECV
     "SelfTrainingClassifier": _self_training,
     "StackingClassifier": composites.stacking,

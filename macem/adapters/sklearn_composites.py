@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
+from macem.adapters.composed import answers_in_single, over_members
 from macem.adapters.join import Part, join, obstacle
 from macem.adapters.readers import NumberReader, feature_names
 from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle, link_exactly
 from macem.trees import Link, Member
 
-__all__ = ["ComposedOracle", "bagging", "calibrated", "one_vs_rest", "over_members", "selected", "stacking", "voting"]
+__all__ = ["bagging", "calibrated", "one_vs_rest", "selected", "stacking", "voting"]
 
 
 # Means of members ----------------------------------------------------------------------------------------------------
@@ -83,11 +83,6 @@ def _join(model: Any, parts: Sequence[Part], live: Oracle, kind: type[TreeOracle
         names=feature_names(model),
         kind=kind,
     )
-
-
-def answers_in_single(oracle: Oracle) -> bool:
-    """Whether a model answers with float32 probabilities."""
-    return isinstance(oracle, TreeOracle) and all(member.single for member in oracle.members)
 
 
 class SingleMean(TreeOracle):
@@ -250,75 +245,3 @@ def stacking(model: Any) -> Oracle:
 def one_vs_rest(model: Any) -> Oracle:
     """Normalise the probabilities of one classifier per class."""
     return over_members(model, "the probabilities of its members are normalised")
-
-
-def over_members(model: Any, reason: str) -> Oracle:
-    """Ask a composite through the tables of those of its members that are tables."""
-    double = copy(model)
-    for name in ("estimators_", "calibrated_classifiers_"):
-        if hasattr(model, name):
-            setattr(double, name, [_stand_in(member) for member in getattr(model, name)])
-    if hasattr(model, "final_estimator_"):
-        double.final_estimator_ = _stand_in(model.final_estimator_)
-    members = [*getattr(double, "estimators_", ()), *getattr(double, "calibrated_classifiers_", ())]
-    if not any(isinstance(one, StandIn) for member in members for one in (member, getattr(member, "estimator", None))):
-        return BlackBoxOracle(model, note=reason)
-    return ComposedOracle(model, double, note=reason)
-
-
-def _stand_in(member: Any) -> Any:
-    """Put an estimator's table in its place; leave it where it has none."""
-    if type(member).__name__ == "_CalibratedClassifier":
-        double = copy(member)
-        double.estimator = _stand_in(member.estimator)
-        return double
-    oracle = oracle_for(member) if hasattr(member, "predict_proba") else None
-    return StandIn(member, oracle) if isinstance(oracle, TreeOracle | ComposedOracle) else member
-
-
-class StandIn:
-    """A fitted classifier whose probabilities come from its oracle, and everything else from itself."""
-
-    def __init__(self, model: Any, oracle: Oracle) -> None:
-        self.model = model
-        self.oracle = oracle
-
-    def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Class probabilities, shape (n, n_classes), in the precision of the model."""
-        answer = self.oracle.predict_proba(X)
-        return answer.astype(np.float32) if answers_in_single(self.oracle) else answer
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("model", "oracle") or (name.startswith("__") and name != "__sklearn_tags__"):
-            raise AttributeError(name)  # pickle and copy ask before there is a model
-        return getattr(self.model, name)
-
-
-class ComposedOracle(BlackBoxOracle):
-    """A composite that is asked through its members' tables, by its own arithmetic.
-
-    Parameters
-    ----------
-    model : estimator
-        The user's own.
-    double : estimator
-        Its copy, with stand-ins for its members.
-    note : str
-        Why it is no table itself.
-    """
-
-    def __init__(self, model: Any, double: Any, *, note: str) -> None:
-        super().__init__(model, note=note)
-        self.through_tables = BlackBoxOracle(double)
-
-    @property
-    def live(self) -> BlackBoxOracle:
-        """The user's own model."""
-        return BlackBoxOracle(self.model, note=self.note)
-
-    def predict_proba(self, X: Any) -> F8:
-        """Class probabilities, shape (n, n_classes)."""
-        return self.through_tables.predict_proba(X)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 __all__ = ["Column", "NotColumnwise", "Sources", "trace"]
@@ -73,7 +74,7 @@ class Sources:
         known = self.vocabulary.setdefault(source, [])
         seen = set(known)
         for value in values:
-            if not _is_missing(value) and value not in seen:
+            if not pd.isna(value) and value not in seen:
                 seen.add(value)
                 known.append(value)
 
@@ -216,7 +217,7 @@ def _imputed(imputer: Any, columns: Columns, sources: Sources) -> Columns:
     kept = [
         column
         for column, statistic in zip(columns, statistics, strict=True)
-        if imputer.keep_empty_features or not _is_missing(statistic)
+        if imputer.keep_empty_features or not pd.isna(statistic)
     ]
     return kept + (_indicated(imputer.indicator_, columns, sources) if imputer.add_indicator else [])
 
@@ -229,7 +230,7 @@ def _indicated(indicator: Any, columns: Columns, sources: Sources) -> Columns:
 def _find_marker(transformer: Any, columns: Columns, sources: Sources) -> None:
     """Tell apart the value that stands for a missing one, where that is not NaN."""
     marker = transformer.missing_values
-    if _is_missing(marker):
+    if pd.isna(marker):
         return
     for column in columns:
         if column.coded:
@@ -238,14 +239,6 @@ def _find_marker(transformer: Any, columns: Columns, sources: Sources) -> None:
         sources.tell_apart(column.source, [marker])
         if not isinstance(marker, str):
             sources.breaks.setdefault(column.source, []).append(float(marker))
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or bool(value != value) if not _is_pandas_missing(value) else True
-
-
-def _is_pandas_missing(value: Any) -> bool:
-    return type(value).__name__ in {"NAType", "NaTType"}
 
 
 # Categories ----------------------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from macem.adapters import oracle_for
 from macem.adapters.check import boundaries, hard_tables
+from macem.adapters.composed import ComposedOracle
 from macem.adapters.pipelines import PipelineOracle, pipeline_oracle
-from macem.adapters.sklearn_composites import ComposedOracle
 from macem.errors import DataError, MacemError, UnsupportedModelError
 from macem.oracle import BlackBoxOracle, TreeOracle
 

@@ -47,9 +47,10 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 from macem.adapters import oracle_for
-from macem.adapters.readers import largest_on_the_left
+from macem.adapters.composed import ComposedOracle
+from macem.adapters.number_line import largest_on_the_left
 from macem.adapters.sklearn import SklearnAdapter, floor_to_single
-from macem.adapters.sklearn_composites import ComposedOracle, SingleMean, VoteShares
+from macem.adapters.sklearn_composites import SingleMean, VoteShares
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError
 from macem.oracle import BlackBoxOracle, TreeOracle
 from macem.testing import AdapterConformance, Case
