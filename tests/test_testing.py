@@ -1,7 +1,7 @@
 """The conformance kit notices every fault that it is there for."""
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -186,6 +186,16 @@ def test_a_wrong_table_is_described(change, message):
     import re
 
     assert re.search(message, check_table(with_trees(change), X))
+
+
+def test_an_answer_that_is_no_number_is_the_largest_gap():
+    class Holed(TreeOracle):
+        def predict_proba(self, table):
+            is_hole = (table == X[1]).all(axis=1)
+            return np.where(is_hole[:, None], np.nan, super().predict_proba(table))
+
+    oracle = Holed(**{field.name: getattr(ORACLE, field.name) for field in fields(ORACLE)})
+    assert check_table(oracle, X).startswith("on data row 1, ")
 
 
 def test_a_wrong_copy_of_a_composite_is_described():

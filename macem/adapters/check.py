@@ -66,8 +66,8 @@ def check_table(oracle: Oracle, X_background: Any) -> str | None:
             if kind in {"data", "boundary"}:
                 return f"on {kind} rows the model answers, but its {copy_of_it} does not: {error}"
             continue  # to refuse such rows is no silent difference
-        gap = np.abs(copy - live)
-        if gap.size and not gap.max() <= worst:
+        gap = np.nan_to_num(np.abs(copy - live), nan=np.inf)
+        if gap.size and gap.max() > worst:
             worst = gap.max()
             row, column = np.unravel_index(gap.argmax(), gap.shape)
             description = (

@@ -123,18 +123,16 @@ class Questions:
     @classmethod
     def of(cls, members: Sequence[Member], missing_value: float) -> Questions:
         trees = [tree for member in members for tree in member.trees]
-        sets: dict[bytes, int] = {b"": -1}
+        sets: dict[bytes, int] = {}
         codes: list[I8 | None] = []
         parts = []
         for tree in trees:
             asked = np.full(tree.feature.size, -1, np.int64)
             for node, categories in tree.categories.items():
                 content = np.sort(np.asarray(categories, dtype=np.int64))
-                key = b"set" + content.tobytes()
-                if key not in sets:
-                    sets[key] = len(codes)
+                asked[node] = sets.setdefault(content.tobytes(), len(codes))
+                if asked[node] == len(codes):
                     codes.append(content)
-                asked[node] = sets[key]
             none = np.zeros(tree.feature.size, bool)
             zero_missing = none if tree.zero_is_missing is None else tree.zero_is_missing
             flags = tree.missing_left * 1 + zero_missing * 2

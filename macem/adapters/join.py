@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -122,7 +123,10 @@ def join(
     total = float(sum(part.weight for part in parts))
     if all(_is_one_tree(member) for member in members):
         members, total = [_forest(members, len(classes), total)], 1.0
-    oracle = kind(
+    make: Callable[..., TreeOracle] = kind
+    if any(hasattr(part.oracle, "for_table") for part in parts):
+        make = partial(JoinedOracle, kind=kind, parts=tuple(parts))
+    return make(
         members=members,
         classes=classes,
         live=live,
@@ -133,19 +137,14 @@ def join(
         total=total,
         feature_names=names,
     )
-    if not any(hasattr(part.oracle, "for_table") for part in parts):
-        return oracle
-    whole = {"classes": classes, "live": live, "n_features": n_features, "names": names}
-    copied = {item.name: getattr(oracle, item.name) for item in fields(TreeOracle)}
-    return JoinedOracle(**copied, parts=tuple(parts), whole=whole)
 
 
 @dataclass(frozen=True)
 class JoinedOracle(TreeOracle):
     """One table of several that depend on the types of the user's columns, as folded pipelines do."""
 
-    parts: tuple[Part, ...] = ()
-    whole: Mapping[str, Any] = field(default_factory=dict)
+    kind: type[TreeOracle] = field(kw_only=True)
+    parts: tuple[Part, ...] = field(kw_only=True)
 
     def for_table(self, X: Any) -> TreeOracle:
         """Join the tables that belong to the column types of a table, for instance of the background."""
@@ -155,11 +154,22 @@ class JoinedOracle(TreeOracle):
         ]
         if all(part.oracle is own.oracle for part, own in zip(parts, self.parts, strict=True)):
             return self
-        return join(parts, **self.whole)
+        return join(
+            parts,
+            classes=self.classes,
+            live=self.live,
+            n_features=self.n_features,
+            names=self.feature_names,
+            kind=self.kind,
+        )
 
-    def predict_proba(self, X: Any) -> F8:
-        """Class probabilities read off the table that belongs to the column types of `X`."""
-        return TreeOracle.predict_proba(self.for_table(X), X)
+    def raw_scores(self, X: Any) -> F8:
+        """Sums of the trees, of the table that belongs to the column types of `X`."""
+        return TreeOracle.raw_scores(self.for_table(X), X)
+
+    def link(self, raw: F8) -> F8:
+        """From raw outputs to class probabilities, as `kind` does it."""
+        return self.kind.link(self, raw)
 
 
 def _is_one_tree(member: Member) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from macem.adapters.blackbox import FirstColumn
 from macem.errors import DataError, MacemWarning, ModelError, UnsupportedModelError, sentence
 from macem.kernel import F8, NEAR_ZERO
 from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
@@ -70,7 +71,7 @@ class LightGBMAdapter:
         else:
             classes = np.asarray(model.classes_)
             if len(classes) == 1:
-                answers = _FirstColumn(model)
+                answers = FirstColumn(model)
             elif len(classes) != n_columns:
                 raise UnsupportedModelError(
                     f"{_name(model)} has {len(classes)} classes but {n_columns} probabilities. "
@@ -189,7 +190,10 @@ class LightGBMReader:
         if array.dtype.kind not in "biufO":
             raise DataError(f"The table holds {array.dtype}, which LightGBM does not take. Give numbers.")
         if array.dtype == object:
-            array = array.astype(self.objects)
+            try:
+                array = array.astype(self.objects)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"The table holds something that is no number: {error}. Give numbers.") from error
         elif array.dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             array = array.astype(np.float32)
         return array.astype(np.float64, order="C")
@@ -231,16 +235,6 @@ class _BoosterAnswers:
     def __call__(self, X: Any) -> F8:
         answer = np.asarray(self.booster.predict(_in_order(X, self.names, by_position=False)))
         return answer if answer.ndim == 2 else np.column_stack([1.0 - answer, answer])
-
-
-@dataclass(frozen=True)
-class _FirstColumn:
-    """A classifier of one class, which answers with a second column that is of no class."""
-
-    model: Any
-
-    def __call__(self, X: Any) -> F8:
-        return np.asarray(self.model.predict_proba(X))[:, :1]
 
 
 def _booster(model: Any) -> Any:

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from macem.errors import ModelError, OracleError, UnsupportedModelError
+from macem.adapters import ensemble
+from macem.errors import ModelError, OracleError, UnsupportedModelError, sentence
 
 __all__ = ["OnnxModel", "feature_names", "load", "wants_categories", "with_classes"]
 
@@ -69,8 +70,8 @@ def load(
         raise
     except Exception as error:
         raise ModelError(
-            f"{path} cannot be read as a {suffix} model: {type(error).__name__}: {error}. Save it again with the "
-            "version of the library that is installed here."
+            f"{path} cannot be read as a {suffix} model: {type(error).__name__}: {sentence(error)} Save it again with "
+            "the version of the library that is installed here."
         ) from error
 
 
@@ -117,7 +118,7 @@ def with_classes(model: Any, classes: Sequence[Any] | None) -> Any:
     known = getattr(model, "classes_", None)
     if classes is None or (known is not None and list(map(str, known)) == list(map(str, classes))):
         return model
-    return import_module("macem").ensemble([(model, 1.0)], classes=list(classes))
+    return ensemble([(model, 1.0)], classes=list(classes))
 
 
 def feature_names(model: Any) -> list[str] | None:

@@ -168,8 +168,10 @@ class _Folder:
         return self._oracles[key]
 
     def _fold(self, types: Sequence[np.dtype[Any]]) -> PipelineOracle:
-        probe = self.probe
-        folded = fold(self.model.members, probe, types)
+        probe, model = self.probe, self.model
+        if hasattr(model, "for_table"):  # another pipeline, whose transformers calculate in the type that these give
+            model = model.for_table(probe.row(types))
+        folded = fold(model.members, probe, types)
         reader = PipelineReader(
             n_features=probe.n_features,
             names=probe.names,

@@ -80,8 +80,12 @@ class Probe:
         return tuple(own)
 
     def _output_types(self, types: Sequence[np.dtype[Any]]) -> Any:
-        table = self.transform(self.table({}, 1, types))
+        table = self.row(types)
         return [table.dtype] if hasattr(table, "dtype") else table.dtypes.tolist()
+
+    def row(self, types: Sequence[Any]) -> Any:
+        """Make a table of one row as the model behind the transformers gets it."""
+        return self.transform(self.table({}, 1, types))
 
     def table(self, values: Mapping[int, NDArray[Any]], n_rows: int, types: Sequence[np.dtype[Any]]) -> Any:
         """Make a table as the user would: given values in some columns, in the others one that the pipeline takes."""
@@ -147,8 +151,7 @@ class Probe:
 
     def _missing_value(self, pipeline: Any, model: TreeOracle) -> float:
         """Number that counts as missing beside NaN: to XGBoost the gaps of a sparse table, zeros to all others."""
-        types = [np.dtype(float)] * self.n_features
-        if not hasattr(self.transform(self.table({}, 1, types)), "toarray"):
+        if not hasattr(self.row([np.dtype(float)] * self.n_features), "toarray"):
             return model.missing_value
         final = pipeline.steps[-1][1]
         inside = [type(value).__module__.partition(".")[0] for value in final.get_params().values()]

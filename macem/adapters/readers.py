@@ -57,7 +57,7 @@ class NumberReader:
                 numbers = check_array(
                     columns_by_name(X, self.names), dtype=self.dtype, ensure_all_finite=finite, ensure_min_samples=0
                 )
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             cell = self._first_refused(X)
             raise DataError(
                 f"The model cannot read this table: {sentence(error)} {cell}Give it numbers that it takes."

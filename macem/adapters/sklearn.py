@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
 from macem.adapters import sklearn_composites as composites
+from macem.adapters.blackbox import FirstColumn
 from macem.adapters.composed import over_members
 from macem.adapters.pipelines import pipeline_oracle
 from macem.adapters.readers import NumberReader, check_width, columns_by_name, feature_names
@@ -279,14 +281,15 @@ class CategoryReader:
         return {int(feature): levels for feature, levels in zip(self.position, known, strict=False)}
 
     def __call__(self, X: Any) -> F8:
-        table = _as_fitted(columns_by_name(X, self.names), self.names)
-        check_width(table, self.n_features)
+        table = columns_by_name(X, self.names)
+        check_width(table if hasattr(table, "columns") else np.asarray(table), self.n_features)
+        table = _as_fitted(table, self.names)
         codes = np.empty(table.shape)
         if not len(table):
             return codes
         try:
             encoded = np.asarray(self.encoder.transform(table), dtype=np.float64)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise DataError(
                 f"The model cannot read this table: {sentence(error)} Give it values that it takes."
             ) from error
@@ -338,40 +341,18 @@ def _best_of_search(model: Any) -> Oracle:
     return oracle_for(model.best_estimator_)
 
 
-def _frozen(model: Any) -> Oracle:
-    return oracle_for(model.estimator)
-
-
-def _self_training(model: Any) -> Oracle:
-    return oracle_for(model.estimator_)
-
-
-def _thresholded(model: Any) -> Oracle:
-    return BlackBoxOracle(model, note="its classes follow a threshold of its own, not the largest probability")
-
-
 def _one_class(model: Any) -> Oracle:
     """A model that has seen one class, and is sure of it."""
     names, n_features = feature_names(model), model.n_features_in_
     return TreeOracle(
         members=[Member([constant([1.0])], 1, Link.IDENTITY, np.zeros(1), classes=(0,))],
         classes=np.asarray(model.classes_),
-        live=BlackBoxOracle(_FirstColumn(model), classes=model.classes_),
+        live=BlackBoxOracle(FirstColumn(model), classes=model.classes_),
         read=NumberReader(n_features, names, "float64", missing=True, infinite=True),
         n_features=n_features,
         single=False,
         feature_names=names,
     )
-
-
-@dataclass(frozen=True)
-class _FirstColumn:
-    """A classifier of one class, which answers with a second column that belongs to none."""
-
-    model: Any
-
-    def __call__(self, X: Any) -> F8:
-        return np.asarray(self.model.predict_proba(X))[:, :1]
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------
@@ -420,17 +401,21 @@ _READERS: dict[str, Callable[[Any], Oracle]] = {
     "AdaBoostClassifier": _ada_boost,
     "BaggingClassifier": composites.bagging,
     "BaseSearchCV": _best_of_search,
-    "BaseThresholdClassifier": _thresholded,
+    "BaseThresholdClassifier": partial(
+        BlackBoxOracle, note="its classes follow a threshold of its own, not the largest probability"
+    ),
     "CalibratedClassifierCV": composites.calibrated,
     "DecisionTreeClassifier": _tree,  # and ExtraTreeClassifier
     "ForestClassifier": _forest,  # random forests, extra trees, balanced random forests
-    "FrozenEstimator": _frozen,
+    "FrozenEstimator": lambda model: oracle_for(model.estimator),
     "GradientBoostingClassifier": _gradient_boosting,
     "HistGradientBoostingClassifier": _hist_gradient_boosting,
-    "OneVsRestClassifier": composites.one_vs_rest,
+    "OneVsRestClassifier": partial(over_members, reason="the probabilities of its members are normalised"),
     "Pipeline": pipeline_oracle,
     "RFE": composites.selected,  # and RFECV
-    "SelfTrainingClassifier": _self_training,
-    "StackingClassifier": composites.stacking,
+    "SelfTrainingClassifier": lambda model: oracle_for(model.estimator_),
+    "StackingClassifier": partial(
+        over_members, reason="its final estimator sees the answers of its members, not the table"
+    ),
     "VotingClassifier": composites.voting,
 }

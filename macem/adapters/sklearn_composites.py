@@ -17,7 +17,7 @@ from macem.kernel import F8
 from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle, link_exactly
 from macem.trees import Link, Member
 
-__all__ = ["bagging", "calibrated", "one_vs_rest", "selected", "stacking", "voting"]
+__all__ = ["bagging", "calibrated", "selected", "voting"]
 
 
 # Means of members ----------------------------------------------------------------------------------------------------
@@ -232,16 +232,3 @@ class _Calibrate:
             slope=-self.slope,
             divisor=member.divisor,
         )
-
-
-# Everything else -----------------------------------------------------------------------------------------------------
-
-
-def stacking(model: Any) -> Oracle:
-    """Ask one model with the answers of others."""
-    return over_members(model, "its final estimator sees the answers of its members, not the table")
-
-
-def one_vs_rest(model: Any) -> Oracle:
-    """Normalise the probabilities of one classifier per class."""
-    return over_members(model, "the probabilities of its members are normalised")

@@ -101,8 +101,11 @@ class PipelineReader:
         return numbers
 
     def _look_up(self, column: Any, vocabulary: dict[Any, int], position: int) -> F8:
-        places, values = _distinct(column)
-        codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.float64, len(values))
+        try:
+            places, values = _distinct(column)
+            codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.float64, len(values))
+        except TypeError as error:
+            raise DataError(f"Column {self._name(position)} holds no categories: {error}. Give categories.") from error
         if places is not None:
             codes = np.append(codes, -1.0)[places]  # the last entry serves -1, a missing value
         elsewhere = np.flatnonzero(codes < 0.0)
@@ -150,6 +153,8 @@ def _distinct(column: Any) -> tuple[I8 | None, Any]:
 
 def _as_numbers(column: Any) -> F8:
     if isinstance(column, np.ndarray):
+        if column.dtype.kind in "mM":
+            raise TypeError(f"it holds {column.dtype}")
         return column.astype(np.float64)
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 

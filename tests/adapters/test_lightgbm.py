@@ -399,6 +399,8 @@ def test_tables_that_lightgbm_does_not_take(frame, framed, X):
         oracle.predict_proba(frame.assign(color=1))
     with pytest.raises(DataError, match="Give numbers"):
         oracle.predict_proba(X.astype(str))
+    with pytest.raises(DataError, match=r"no number: .*'a'\. Give numbers"):
+        oracle.predict_proba(np.full(X.shape, "a", dtype=object))
 
 
 # --- models that are no table

@@ -22,6 +22,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
     StackingClassifier,
+    VotingClassifier,
 )
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
@@ -635,6 +636,10 @@ def test_what_the_pipeline_refuses_is_named() -> None:
         oracle.predict_proba(X.assign(city=None))
     with pytest.raises(DataError, match=r"'amount' holds no numbers"):
         oracle.predict_proba(X.assign(amount="much"))
+    with pytest.raises(DataError, match=r"'amount' holds no numbers: it holds datetime64"):
+        oracle.predict_proba(X.assign(amount=pd.Timestamp("2020-01-01")))
+    with pytest.raises(DataError, match=r"'city' holds no categories: unhashable"):
+        oracle.predict_proba(X.assign(city=[["Ulm"]] * len(X)))
 
 
 def test_pipelines_within_pipelines() -> None:
@@ -643,6 +648,33 @@ def test_pipelines_within_pipelines() -> None:
     inner = make_pipeline(MinMaxScaler(), make_pipeline(StandardScaler(), forest()))
     pipeline = fitted(make_pipeline(encoder, "passthrough"), inner, X)
     assert_equal(pipeline, folded(pipeline), X)
+
+
+def voted() -> Any:
+    """A model that is several pipelines."""
+    members = [(str(n), make_pipeline(MinMaxScaler(), RandomForestClassifier(n, random_state=n))) for n in (5, 9)]
+    return VotingClassifier(members, voting="soft")
+
+
+@pytest.mark.parametrize("inner", [lambda: make_pipeline(MinMaxScaler(), forest()), voted], ids=["pipeline", "voting"])
+def test_the_inner_of_two_pipelines_calculates_in_the_type_that_the_outer_gives(inner: Callable[[], Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(150, 3)).astype(np.float32)
+    pipeline = make_pipeline(StandardScaler(), inner()).fit(X, X[:, 0] + X[:, 1] ** 2 > 0.5)
+    oracle = folded(pipeline).for_table(X)
+    for kind, rows in hard_tables(oracle, X):
+        assert_equal_answers(pipeline, oracle, rows, kind)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_pipelines_whose_mean_is_taken_in_float32(dtype: Any) -> None:
+    X = np.random.default_rng(0).normal(size=(150, 3)).astype(dtype)
+    members = [
+        (str(depth), make_pipeline(StandardScaler(), xgboost().set_params(max_depth=depth))) for depth in (2, 3, 4)
+    ]
+    model = VotingClassifier(members, voting="soft").fit(X, X[:, 0] + X[:, 1] ** 2 > 0.5)
+    oracle = oracle_for(model)
+    assert isinstance(oracle, TreeOracle)
+    np.testing.assert_array_equal(oracle.predict_proba(X), model.predict_proba(X))
 
 
 def test_samplers_do_nothing_when_the_pipeline_is_asked() -> None:

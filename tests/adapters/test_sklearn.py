@@ -575,6 +575,29 @@ def test_a_table_of_another_width_is_refused(model):
         oracle.predict_proba(data()[:, :5])
 
 
+def test_an_array_of_another_width_is_refused_where_columns_have_names():
+    X = frame().assign(c=pd.Categorical(np.resize(list("uvw"), N_ROWS)))
+    oracle = oracle_for(Hist(categorical_features="from_dtype").fit(X, binary()))
+    with pytest.raises(DataError, match=r"has 5 columns, .* fitted on 6"):
+        oracle.predict_proba(data()[:, :5])
+
+
+@pytest.mark.parametrize(
+    ("model", "column", "cell"),
+    [
+        (Forest(), "a", pd.NA),
+        (Forest(), "a", pd.Timestamp("2020-01-01")),
+        (Hist(categorical_features=["c"]), "a", pd.Timestamp("2020-01-01")),
+        (Hist(categorical_features=["c"]), "c", ["a list"]),
+    ],
+)
+def test_cells_that_are_no_numbers_are_refused(model, column, cell):
+    oracle = oracle_for(model.fit(frame(), binary()))
+    rows = frame().assign(**{column: pd.Series([cell] * N_ROWS, dtype=object)})
+    with pytest.raises(DataError, match=r"cannot read this table: .* Give it"):
+        oracle.predict_proba(rows)
+
+
 @pytest.mark.parametrize("number", [np.inf, -np.inf, 1e39, np.nan])
 def test_numbers_that_the_model_refuses_are_refused(number):
     rows = data()[:2].copy()
