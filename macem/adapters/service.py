@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from macem.errors import AdapterError, OptionError, OracleError
+from macem.adapters.connection import Connection, address_parts, shown_address
+from macem.errors import OptionError, OracleError
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = ["RemoteModel", "shown_address"]
 
-FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds before a request is repeated; doubled each time
-BUSY = {429, 503}
 PROBABILITY_OUTPUTS = ("predict_proba", "probabilities", "output_probability")
 CHOOSE_OUTPUT = "Say with output= (--output-name) which one holds the probabilities."
 
@@ -114,13 +109,7 @@ class RemoteModel:
         self.columns = None if columns is None else list(columns)
         self.output = output
         self.batch_size = int(batch_size)
-        self.timeout = timeout
-        self.retries = int(retries)
-        self.headers = _checked_headers(dict(headers or {}))
-        self.sleep = sleep
-        self.transport = transport
-        self.n_requests = 0
-        self._client: httpx.Client | None = None
+        self._http = Connection(self.url, dict(headers or {}), timeout, int(retries), sleep, transport)
         self._metadata: dict[str, Any] | None = None
         self._has_answered = False
         if classes is not None:
@@ -157,9 +146,7 @@ class RemoteModel:
 
     def close(self) -> None:
         """Close the connections; they open again with the next request."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._http.close()
 
     def __enter__(self) -> RemoteModel:
         return self
@@ -167,8 +154,10 @@ class RemoteModel:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_client": None}  # connections stay behind
+    @property
+    def n_requests(self) -> int:
+        """How many requests were sent."""
+        return self._http.n_requests
 
     # Asking
 
@@ -198,106 +187,15 @@ class RemoteModel:
 
     def _ask_by_protocol(self, table: Any) -> NDArray[Any]:
         if self.protocol == "mlflow":
-            return self._from_mlflow(self._post(_mlflow_request(table)), len(table))
+            return self._from_mlflow(self._http.post(_mlflow_request(table)), len(table))
         request = {"inputs": list(self._inputs(table)), "outputs": [{"name": self._output()}]}
         if len(request["inputs"]) > 1:
             request["parameters"] = {"content_type": "pd"}  # type: ignore[assignment]  # MLServer: one input per column
-        return self._from_v2(self._post(request), len(table))
-
-    def _post(self, request: dict[str, Any]) -> Any:
-        try:
-            content = json.dumps(request, allow_nan=False)
-        except ValueError:
-            self._fail("cannot be asked with an infinite number", "Leave such rows out.")
-        except TypeError as error:
-            self._fail(f"cannot be asked with this table ({error})", "Make its columns text or numbers.")
-        return self._json(self._request("POST", self.url, content))
-
-    def _request(self, method: str, url: str, content: str | None = None) -> httpx.Response:
-        """Send a request, and again while the service is busy."""
-        for attempt in range(self.retries + 1):
-            self.n_requests += 1
-            try:
-                answer = self._send(method, url, content)
-            except Exception as error:
-                if not type(error).__module__.startswith("httpx"):
-                    raise
-                self._fail(
-                    f"cannot be reached: {type(error).__name__}: {self._quote(error)}",
-                    f"Check the address and that the service runs, or give it more time (timeout={self.timeout}).",
-                    error,
-                )
-            if answer.status_code not in BUSY or attempt == self.retries:
-                return answer
-            self.sleep(_wait(answer.headers.get("Retry-After"), attempt))
-        raise AssertionError("unreachable")
-
-    def _send(self, method: str, url: str, content: str | None) -> httpx.Response:
-        """Send one request and read its answer before the time is up; httpx itself gives that time to every read.
-
-        It is looked at when the head is there and after every read of the body, so what is late ends at the read after.
-        """
-        deadline = time.monotonic() + self.timeout
-
-        def keep_time() -> None:
-            if time.monotonic() > deadline:
-                self._fail(
-                    f"did not answer wholly within {self.timeout} s",
-                    "Give it more time (timeout=), or ask for less at a time (batch_size=).",
-                )
-
-        headers = {"Content-Type": "application/json"}
-        with self._connect().stream(method, url, content=content, headers=headers) as answer:
-            keep_time()
-            answer.stream = _timed(answer.stream, keep_time)
-            answer.read()
-        return answer
-
-    def _connect(self) -> httpx.Client:
-        if self._client is None:
-            try:
-                import httpx
-            except ImportError as error:
-                raise AdapterError("A remote model needs httpx. Run: pip install 'macem[service]'") from error
-            self._client = httpx.Client(timeout=self.timeout, headers=self.headers, transport=self.transport)
-        return self._client
-
-    def _json(self, answer: httpx.Response) -> Any:
-        if answer.status_code in BUSY:
-            self._fail(
-                f"stayed busy: {answer.status_code} after {self.retries + 1} requests",
-                "Ask for less at a time (batch_size=), or wait longer (retries=).",
-            )
-        if answer.next_request is not None:
-            where = self._quote(shown_address(str(answer.next_request.url)))
-            self._fail(
-                f"answered {answer.status_code} {answer.reason_phrase}, a redirect to {where}",
-                "It is not followed, since rows and headers would go along; if you trust that address, give it.",
-            )
-        if answer.status_code != 200:
-            self._fail(
-                f"answered {answer.status_code} {answer.reason_phrase}: {self._quote(answer.text)}",
-                "Check the address, the name of the model and the columns that it takes.",
-            )
-        try:
-            return answer.json()
-        except ValueError:
-            self._fail(f"answered with something that is not JSON: {self._quote(answer.text)}", "Check the address.")
-
-    def _fail(self, what: str, remedy: str, error: Exception | None = None) -> NoReturn:
-        raise OracleError(f"The service {shown_address(self.url)} {what}. {remedy}") from error
+        return self._from_v2(self._http.post(request), len(table))
 
     def _misfit(self, what: str, remedy: str) -> NoReturn:
         """Refuse an option that the first answer does not fit; a later one that does not is the service's fault."""
-        kind = OracleError if self._has_answered else OptionError
-        raise kind(f"The service {shown_address(self.url)} {what}. {remedy}")
-
-    def _quote(self, text: object) -> str:
-        """The beginning of what the service or httpx said; where that repeats the address, without its secrets."""
-        quoted = str(text)
-        for secret in _secrets(self.url):
-            quoted = quoted.replace(secret, "…")
-        return quoted[:300].strip()
+        self._http.fail(what, remedy, kind=OracleError if self._has_answered else OptionError)
 
     # Open Inference Protocol v2
 
@@ -305,7 +203,7 @@ class RemoteModel:
         """The model's metadata, asked once; empty where the service has none."""
         if self._metadata is None:
             parts = urlsplit(self.url)
-            answer = self._request("GET", urlunsplit(parts._replace(path=parts.path.removesuffix("/infer"))))
+            answer = self._http.request("GET", urlunsplit(parts._replace(path=parts.path.removesuffix("/infer"))))
             self._metadata = _metadata(answer)
         return self._metadata
 
@@ -315,7 +213,7 @@ class RemoteModel:
         names = [output["name"] for output in self._model()["outputs"]]
         known = [name for name in PROBABILITY_OUTPUTS if name in names]
         if not known and len(names) > 1:
-            self._misfit(f"has the outputs {self._quote(names)}", CHOOSE_OUTPUT)
+            self._misfit(f"has the outputs {self._http.quote(names)}", CHOOSE_OUTPUT)
         return (known or names or ["predict_proba"])[0]
 
     def _inputs(self, table: Any) -> Iterator[dict[str, Any]]:
@@ -331,7 +229,7 @@ class RemoteModel:
             return
         if is_array:
             if table.shape[1] > len(declared):
-                self._fail(
+                self._http.fail(
                     f"declares {len(declared)} inputs, and the table has {table.shape[1]} columns",
                     "Give the columns that the model takes.",
                 )
@@ -346,7 +244,7 @@ class RemoteModel:
         values = column.astype(object).where(column.notna(), None).tolist()
         other = next((value for value in values if not isinstance(value, str | None)), None)
         if other is not None:
-            self._fail(f"cannot be asked with {other!r} in column {name!r}", "Make the column text or numbers.")
+            self._http.fail(f"cannot be asked with {other!r} in column {name!r}", "Make the column text or numbers.")
         return {
             "name": name,
             "shape": [len(values), 1],
@@ -357,37 +255,39 @@ class RemoteModel:
 
     def _tensor(self, name: str, numbers: NDArray[Any], datatype: str | None) -> dict[str, Any]:
         """A tensor of the declared type, which must hold what is there: a model asked with 0 says nothing of 0.7."""
+        if numbers.dtype.itemsize > 8:
+            self._http.fail(f"cannot be asked with numbers of type {numbers.dtype}", "Give them as float64.")
         values, missing = numbers, np.isnan(numbers)
         if datatype in DATATYPES:
             with np.errstate(all="ignore"):
                 values = np.where(missing, 0, numbers).astype(DATATYPES[datatype])
             lost = numbers[(values != numbers) & ~missing] if values.dtype.kind != "f" else numbers[:0]
             if lost.size:
-                self._fail(
+                self._http.fail(
                     f"declares {datatype} for input {name!r}, which cannot hold {lost.flat[0]}",
                     "Declare a type in the service that holds the numbers, or give a table of that type.",
                 )
         return {
             "name": name,
             "shape": list(numbers.shape),
-            "datatype": NAMES[values.dtype],
+            "datatype": NAMES[values.dtype.newbyteorder("=")],
             "data": np.where(missing, np.array(None), values.astype(object)).ravel().tolist(),
         }
 
     def _from_v2(self, answer: Any, n_rows: int) -> NDArray[Any]:
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not outputs or not _are_dicts(outputs):
-            self._fail(f"answered without outputs: {self._quote(answer)}", "Check the address.")
+            self._http.fail(f"answered without outputs: {self._http.quote(answer)}", "Check the address.")
         output = self._chosen(outputs)
         datatype, shape = str(output.get("datatype")), output.get("shape")
         if datatype not in DATATYPES or not datatype.startswith("FP"):
-            self._fail(
+            self._http.fail(
                 f"answered with {datatype} in output {output.get('name')!r}, not with probabilities",
                 "Say with output= which output holds them.",
             )
         numbers = self._answer(output.get("data"), n_rows)
         if isinstance(shape, list) and len(shape) == 2 and shape[0] != n_rows:  # classes by rows, say
-            self._fail(
+            self._http.fail(
                 f"answered {n_rows} rows with shape {shape} in output {output.get('name')!r}",
                 "Let it hold one row of probabilities per row, or say with output= which output does.",
             )
@@ -409,11 +309,11 @@ class RemoteModel:
             if name in names:
                 return outputs[names.index(name)]
         if self.output is not None:
-            self._misfit(f"has no output {self.output!r}; it answered with {self._quote(names)}", CHOOSE_OUTPUT)
+            self._misfit(f"has no output {self.output!r}; it answered with {self._http.quote(names)}", CHOOSE_OUTPUT)
         able = [output for output in outputs if str(output.get("datatype")).startswith("FP")] or outputs[:1]
         if len(able) > 1:
             names = [output.get("name") for output in able]
-            self._misfit(f"answered with the outputs {self._quote(names)}", CHOOSE_OUTPUT)
+            self._misfit(f"answered with the outputs {self._http.quote(names)}", CHOOSE_OUTPUT)
         return able[0]
 
     # MLflow
@@ -421,7 +321,9 @@ class RemoteModel:
     def _from_mlflow(self, answer: Any, n_rows: int) -> NDArray[Any]:
         predictions = answer.get("predictions") if isinstance(answer, dict) else None
         if not isinstance(predictions, list) or len(predictions) != n_rows:
-            self._fail(f"answered without one prediction per row: {self._quote(answer)}", "Check the address.")
+            self._http.fail(
+                f"answered without one prediction per row: {self._http.quote(answer)}", "Check the address."
+            )
         return self._answer(self._by_name(predictions) if _are_dicts(predictions) else predictions, n_rows)
 
     def _by_name(self, records: list[dict[str, Any]]) -> list[list[Any]]:
@@ -431,16 +333,16 @@ class RemoteModel:
         rows = []
         for row, record in enumerate(records):
             if set(record) != set(records[0]):
-                self._fail(
-                    f"answered with the names {self._quote(list(records[0]))} in its first row, and "
-                    f"{self._quote(list(record))} in row {row}",
+                self._http.fail(
+                    f"answered with the names {self._http.quote(list(records[0]))} in its first row, and "
+                    f"{self._http.quote(list(record))} in row {row}",
                     "Let it give every row the same names, those of the classes.",
                 )
             found = {place.get(name): number for name, number in record.items()}
             complete = set(found) == set(range(len(labels))) or (list(found) == [1] and len(labels) == 2)
             if not complete or len(found) < len(record):
                 self._misfit(
-                    f"answered with the names {self._quote(list(record))}, and the classes are {labels}",
+                    f"answered with the names {self._http.quote(list(record))}, and the classes are {labels}",
                     "Name the classes as it does, in the order that you want (classes=, --classes), or let it answer "
                     "with lists of numbers.",
                 )
@@ -454,8 +356,8 @@ class RemoteModel:
             numbers = None
         are_labels = numbers is not None and ((numbers >= 2) | (numbers <= -1)).any()
         if numbers is None or numbers.size == 0 or numbers.size % n_rows or are_labels:
-            self._fail(
-                f"does not answer with probabilities but with {self._quote(data)[:100]}",
+            self._http.fail(
+                f"does not answer with probabilities but with {self._http.quote(data)[:100]}",
                 'Serve predict_proba; MLflow does so for models logged with pyfunc_predict_fn="predict_proba".',
             )
         return numbers
@@ -466,7 +368,7 @@ def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
         if protocol not in ("v2", "mlflow"):
             raise OptionError(f"protocol={protocol!r}. Give 'v2' or 'mlflow'.")
         return protocol
-    path = _parts(url).path
+    path = address_parts(url).path
     if "/v2/models/" in path or model_name is not None:
         return "v2"
     if path.rstrip("/").endswith("/invocations"):
@@ -479,7 +381,7 @@ def _protocol(url: str, protocol: str | None, model_name: str | None) -> str:
 
 
 def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
-    parts = _parts(url)  # a query, such as ?api-version=2, stays behind the path
+    parts = address_parts(url)  # a query, such as ?api-version=2, stays behind the path
     path = parts.path.rstrip("/")
     if protocol == "v2" and "/v2/models/" not in path:
         if model_name is None:
@@ -487,43 +389,6 @@ def _endpoint(url: str, protocol: str, model_name: str | None) -> str:
         path = f"{path.removesuffix('/v2')}/v2/models/{model_name}"
     end = "/invocations" if protocol == "mlflow" else "/infer"
     return urlunsplit(parts._replace(path=path if path.endswith(end) else path + end))
-
-
-def _parts(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url + "")
-        _ = parts.port  # judged here only, and wrong where a password holds a slash
-    except (TypeError, ValueError):
-        shown = shown_address(re.sub("//.*@", "//", url)) if isinstance(url, str) else url
-        raise OptionError(
-            f"url={shown!r} is no address. Give one, such as http://HOST/v2/models/NAME, with a port that is a number "
-            "and special characters %-encoded."
-        ) from None  # whose text may hold the password
-    return parts
-
-
-def shown_address(url: str) -> str:
-    """An address as people may see it: without user info, and with the values of its query hidden."""
-    place, mark, query = url.partition("#")[0].partition("?")
-    return re.sub("//[^/]*@", "//", place) + mark + "&".join(map(_hidden, query.split("&")))
-
-
-def _hidden(pair: str) -> str:
-    """A pair of a query without its value; a version, which tells models apart, stays."""
-    name, is_pair, _ = pair.partition("=")
-    if not is_pair:
-        return "…" if pair else ""
-    return pair if name.lower().endswith("version") else f"{name}=…"
-
-
-def _secrets(url: str) -> list[str]:
-    """What of an address is not to be seen, as it is written and as it is meant; what contains another comes first."""
-    parts = urlsplit(url)
-    user = parts.netloc.rpartition("@")[0]
-    values = [pair.partition("=")[2] or pair for pair in parts.query.split("&") if _hidden(pair) != pair]
-    written = [user, *user.split(":"), *values]
-    texts = {text for secret in written for text in (secret, unquote(secret), unquote_plus(secret))}
-    return sorted((text for text in texts if len(text) > 3), key=len, reverse=True)  # a shorter one is in many a word
 
 
 def _labels(classes: ArrayLike) -> NDArray[Any]:
@@ -536,38 +401,6 @@ def _labels(classes: ArrayLike) -> NDArray[Any]:
 def _texts(label: Any) -> set[str]:
     """A class as an answer may write it for a name."""
     return {str(label), str(label).lower()} if isinstance(label, bool) else {str(label)}
-
-
-def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Headers that can be sent; what one holds is not told, and httpx would tell it."""
-    for name, value in headers.items():
-        if not isinstance(name, str) or not re.fullmatch(r"[\w!#$%&'*+.^`|~-]+", name, re.ASCII):
-            raise OptionError(
-                f"The header {name!r} has a name that cannot be sent. Write it with letters, digits and hyphens of "
-                "ASCII, without blanks."
-            )
-        if not isinstance(value, str) or not re.fullmatch(r"([!-~]([\t -~]*[!-~])?)?", value):
-            raise OptionError(
-                f"The header {name!r} holds a value that cannot be sent. Make it text of ASCII in one line, without "
-                "blanks around it."
-            )
-    return headers
-
-
-def _timed(stream: Any, keep_time: Callable[[], None]) -> httpx.SyncByteStream:
-    """The bytes of a stream, as long as there is time; every read asks, whether or not it ends in text."""
-    import httpx
-
-    class Timed(httpx.SyncByteStream):
-        def __iter__(self) -> Iterator[bytes]:
-            for part in stream:
-                keep_time()
-                yield part
-
-        def close(self) -> None:
-            stream.close()
-
-    return Timed()
 
 
 def _are_dicts(values: Any) -> bool:
@@ -585,18 +418,6 @@ def _metadata(answer: httpx.Response) -> dict[str, Any]:
         if _are_dicts(tensors) and all("name" in tensor for tensor in tensors):
             known[part] = tensors
     return known
-
-
-def _wait(retry_after: str | None, attempt: int) -> float:
-    """Seconds before the next attempt: as the service asks, in seconds or as a date, else twice as long each time."""
-    wait = FIRST_WAIT * 2.0**attempt
-    if retry_after is not None:
-        try:
-            wait = float(retry_after)
-        except ValueError:
-            with suppress(TypeError, ValueError):
-                wait = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
-    return min(max(wait, 0.0), LONGEST_WAIT)
 
 
 def _numbers(frame: pd.DataFrame) -> NDArray[Any]:

@@ -101,6 +101,8 @@ def test_numbers_are_one_tensor(server):
     [
         (np.array([[1, 2]]), "INT64", [1, 2]),
         (np.array([[1, 2]], dtype=np.float32), "FP32", [1.0, 2.0]),
+        (np.array([[1, 2]], dtype=">f4"), "FP32", [1.0, 2.0]),
+        (pd.DataFrame({"a": np.array([1, 2], dtype=">i8")}), "INT64", [1, 2]),
         (pd.DataFrame({"a": [1], "b": [2.5]}), "FP64", [1.0, 2.5]),
         (pd.DataFrame({"a": pd.array([1], dtype="Int64"), "b": [2]}), "INT64", [1, 2]),
         (pd.DataFrame({"a": pd.array([None], dtype="Int64"), "b": [2]}), "FP64", [None, 2.0]),
@@ -230,7 +232,15 @@ def test_a_busy_service_is_asked_again_after_longer_and_longer_waits(status):
 
 @pytest.mark.parametrize(
     ("header", "wait"),
-    [("7", 7.0), ("0", 0.0), ("86400", 30.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", 0.5), ("-3", 0.0)],
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("86400", 30.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("soon", 0.5),
+        ("-3", 0.0),
+        ("nan", 30.0),
+    ],
 )
 def test_retry_after_is_honoured_within_reason(header, wait):
     server = Server(503, headers={"Retry-After": header})
@@ -398,6 +408,9 @@ def test_an_answer_that_is_no_json():
 def test_what_cannot_be_sent(server):
     with pytest.raises(OracleError, match="infinite"):
         server.model().predict_proba(np.array([[np.inf, 0.0]]))
+    if np.dtype(np.longdouble).itemsize > 8:
+        with pytest.raises(OracleError, match=r"cannot be asked with numbers of type .*\. Give them as float64"):
+            server.model().predict_proba(NUMBERS.astype(np.longdouble))
     with pytest.raises(OracleError, match=r"cannot be asked with \(1, 2\) in column 'b'"):
         server.model().predict_proba(pd.DataFrame({"a": ["x"], "b": [(1, 2)]}))
     with pytest.raises(OracleError, match=r"cannot be asked with this table \(.*Timestamp"):
@@ -723,7 +736,7 @@ def test_pickles_without_its_connections():
         with pytest.raises(OracleError):
             model.predict_proba(NUMBERS)
         copy = pickle.loads(pickle.dumps(model))
-    assert copy._client is None
+    assert copy._http._client is None
     assert copy.url == model.url
 
 
