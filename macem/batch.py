@@ -111,7 +111,8 @@ def run(
     Raises
     ------
     OptionError
-        If there is an unfinished run and `resume` is False, if it was of another identity, or if it is still running.
+        If there is an unfinished run and `resume` is False, if the run to resume was of another identity, or if it is
+        still running.
     BatchError
         If the disk is full or the model does not answer any more; the run can be resumed.
     """
@@ -133,7 +134,10 @@ def run(
         # A kill may have come after the output was whole, and before the parts were gone.
         shutil.rmtree(folder, ignore_errors=True)
         return _outcome({**counts, "queries": 0}, counts["explained"], 0.0, output, errors)
-    _refuse_another_run(folder / "run.json", identity)
+    if (record := folder / "run.json").is_file():
+        earlier = json.loads(record.read_text(encoding="utf-8"))
+        way_out = "resume with the same, or delete the folder to begin anew"
+        _refuse_another_run(earlier, identity, f"{folder} holds", way_out)
     schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
     parts: list[Path] = []
     n_resumed = 0
@@ -158,7 +162,7 @@ def run(
                 raise
             counts = _join(parts, output, errors, schema)
             seconds = time.perf_counter() - started
-            record = {
+            provenance = {
                 **identity,
                 "texts": text_columns(schema),
                 "counts": counts,
@@ -166,7 +170,7 @@ def run(
                 "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             with atomically(provenance_path(output)) as temporary:
-                temporary.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
+                temporary.write_text(json.dumps(provenance, indent=1, ensure_ascii=False), encoding="utf-8")
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -207,16 +211,13 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_another_run(record: Path, identity: Mapping[str, Any]) -> None:
+def _refuse_another_run(earlier: Mapping[str, Any], identity: Mapping[str, Any], where: str, way_out: str) -> None:
     """Refuse to go on with a run whose results depend on something else."""
-    if not record.is_file():
-        return
-    earlier = json.loads(record.read_text(encoding="utf-8"))
-    different = sorted(key for key in {**earlier, **identity} if earlier.get(key) != identity.get(key))
+    different = sorted(key for key in identity if earlier.get(key) != identity[key])
     if different:
         raise OptionError(
-            f"{record.parent} holds a run with other settings ({different[0]}: then {earlier.get(different[0])!r}, now "
-            f"{identity.get(different[0])!r}); resume with the same, or delete the folder to begin anew."
+            f"{where} a run with other settings ({different[0]}: then {earlier.get(different[0])!r}, now "
+            f"{identity[different[0]]!r}); {way_out}."
         )
 
 
@@ -226,7 +227,10 @@ def _finished(output: Path, identity: Mapping[str, Any]) -> dict[str, int] | Non
     if not (output.is_file() and record.is_file()):
         return None
     earlier = json.loads(record.read_text(encoding="utf-8"))
-    return earlier["counts"] if all(earlier.get(key) == value for key, value in identity.items()) else None
+    way_out = "name another output, or leave --resume out to write it anew"
+    _refuse_another_run(earlier, identity, f"{output} is of", way_out)
+    counts: dict[str, int] = earlier["counts"]
+    return counts
 
 
 def _faults(explainer: Explain, frame: pd.DataFrame, start: int = 0) -> dict[int, str]:

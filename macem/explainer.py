@@ -208,7 +208,8 @@ class Explainer:
 
     def describe(self) -> str:
         """Say which path the model takes, and why."""
-        note = getattr(self.oracle, "note", "")
+        unused = self._model.copy is None and self.oracle.ensemble is not None  # what it tells of its table
+        note = "" if unused else getattr(self.oracle, "note", "")
         reason = f"{note[0].upper()}{note[1:].rstrip('.')}." if note else ""
         return f"{self._model.describe()}. {reason}".strip()
 

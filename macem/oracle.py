@@ -414,7 +414,7 @@ def narrowed(error: MacemError, row: Any) -> str:
     if type(batch) is not type(row) or _names(batch) != _names(row):  # a part of a model, in columns of its own
         return str(error)
     if (len(batch) == 1 and not _differing(batch, row)) or _fails(oracle, row):
-        return f"{error} It fails on the row itself; if on every row, see whether the model or the service is up."
+        return f"{error} It fails on the row as it stands, so no value that was tried is to blame."
     while len(batch) > 1:
         half, rows = len(batch) // 2, getattr(batch, "iloc", batch)
         batch = rows[:half] if _fails(oracle, rows[:half]) else rows[half:]

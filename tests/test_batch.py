@@ -263,6 +263,16 @@ def test_resuming_a_finished_run_does_nothing(tmp_path: Path) -> None:
     assert first.output.stat().st_mtime_ns == before
 
 
+def test_a_finished_run_of_other_settings_is_not_written_over(tmp_path: Path) -> None:
+    source = write(rows(20), tmp_path / "rows.csv")
+    before = run(source, tmp_path / "out.csv", chunk_rows=5).output.read_bytes()
+    with pytest.raises(OptionError, match=r"out\.csv is of a run with other settings \(chunk_rows: then 5, now 6\)"):
+        run(source, tmp_path / "out.csv", chunk_rows=6, resume=True)
+    assert (tmp_path / "out.csv").read_bytes() == before
+    assert not (tmp_path / "out.csv.parts").exists()
+    assert run(source, tmp_path / "out.csv", chunk_rows=6).n_resumed == 0
+
+
 def test_a_kill_while_the_folder_is_removed_explains_nothing_again(tmp_path: Path) -> None:
     source = write(rows(20), tmp_path / "rows.csv")
     whole = run(source, tmp_path / "whole.csv").output.read_bytes()

@@ -523,8 +523,8 @@ def test_the_error_of_a_row_names_the_values_that_fail() -> None:
 @pytest.mark.parametrize(
     ("fails", "told", "n_more"),
     [
-        (lambda asked: True, "It fails on the row itself; if on every row, see whether", 0),
-        (lambda asked: len(asked) > 2, "It fails on the row itself; if on every row, see whether", 1),
+        (lambda asked: True, "It fails on the row as it stands", 0),
+        (lambda asked: len(asked) > 2, "It fails on the row as it stands", 1),
         (lambda asked: len(asked) == 3, "Asked again in smaller batches it answers", None),
         (lambda asked: len(asked[-1]) > 3, "Asked again in smaller batches it answers", None),
     ],
