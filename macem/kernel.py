@@ -1687,7 +1687,7 @@ def number_above(plan: Plan, feature: int, bound: float) -> float:
         whole = np.floor(max(bound, half) * grid) - 1.0
         number = whole / grid
         while number <= bound or np.float64(np.float32(number)) <= bound:
-            whole += 1.0
+            whole = max(whole + 1.0, np.nextafter(whole, np.inf))  # which is the same up to 2**53
             number = whole / grid
     return number
 
@@ -1705,7 +1705,7 @@ def number_at_most(axes: Axes, plan: Plan, feature: int, bound: float) -> float:
         whole = np.floor((half if axes.single == 1 else min(bound, half)) * grid) + 1.0
         number = whole / grid
         while as_read(axes, number) > bound or np.float64(np.float32(number)) > bound:
-            whole -= 1.0
+            whole = min(whole - 1.0, np.nextafter(whole, -np.inf))
             number = whole / grid
     return number
 

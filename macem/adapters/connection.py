@@ -124,7 +124,7 @@ class Connection:
         if answer.status_code != 200:
             self.fail(
                 f"answered {answer.status_code} {answer.reason_phrase}: {self.quote(answer.text)}",
-                "Check the address, the name of the model and the columns that it takes.",
+                "Check the address, its headers (a token, say), the name of the model and the columns that it takes.",
             )
         try:
             return answer.json()

@@ -48,6 +48,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
+from macem import Explainer
 from macem.adapters import oracle_for
 from macem.adapters.check import boundaries, hard_tables
 from macem.adapters.composed import ComposedOracle
@@ -805,3 +806,12 @@ def test_a_pipeline_of_texts_is_refused_and_the_remedy_works(vectorizer: Any, mo
             oracle_for(refused)
     words = pipeline[1].transform(TEXTS).toarray()
     np.testing.assert_array_equal(oracle_for(pipeline[2:]).predict_proba(words), pipeline.predict_proba(TEXTS))
+
+
+def test_a_table_that_is_not_used_is_not_told_of() -> None:
+    X = pd.DataFrame({"n": np.tile([0, 1, 2, 3], 10), "c": np.tile(["a", "b"], 20)})
+    model = make_pipeline(OrdinalEncoder(), DecisionTreeClassifier(random_state=0)).fit(X, X["n"] > 1)
+    told = Explainer(model, X).describe()
+    assert told.endswith("because the model takes the numbers of 'n' as categories; declare it categorical.")
+    told = Explainer(model, X, categorical=["n", "c"]).describe()
+    assert told.endswith("The pipeline is folded into the table of its DecisionTreeClassifier.")

@@ -325,3 +325,15 @@ def test_levels_that_all_go_right_are_not_parted(plain_kernel: ModuleType) -> No
         branch.levels, branch.low = 0b0011, 0
         parted = plain_kernel.part_branch(scratch, axes, branch, 0, place, np.uint64(7))
         assert (*parted, branch.levels) == (node, n_branches, levels)
+
+
+@pytest.mark.parametrize("bound", [2.5, 2.0**24, 2.0**40, 2.0**53, 2.0**60, -(2.0**53), -(2.0**54)])
+def test_beside_a_cut_there_is_a_next_whole_number_however_large(
+    plain_kernel: ModuleType, forest: Setting, bound: float
+) -> None:
+    above = plain_kernel.number_above(forest.plan, 0, bound)  # beyond 2**53 it once never came
+    below = plain_kernel.number_at_most(forest.axes._replace(single=0), forest.plan, 0, bound)
+    assert below <= bound < above
+    assert np.float32(below) <= bound < np.float32(above)
+    assert above == np.floor(above)
+    assert below == np.floor(below)
