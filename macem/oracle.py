@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from macem import kernel
-from macem.errors import AdapterError, MacemError, ModelError, OracleError, UnsupportedModelError, sentence
+from macem.errors import (
+    AdapterError,
+    MacemError,
+    ModelChangedError,
+    ModelError,
+    OracleError,
+    UnsupportedModelError,
+    sentence,
+)
 from macem.kernel import F8, TreeEnsemble
 from macem.lazy import lazy
 from macem.trees import Member, pack
@@ -314,10 +322,18 @@ class BlackBoxOracle:
         ------
         OracleError
             If the model raises, or answers with anything but probabilities.
+        ModelChangedError
+            If the model has other classes than before.
         """
         n_rows = _n_rows(X)
         if n_rows == 0:
             return np.empty((0, 0 if self._classes is None else len(self._classes)))
+        own = _attribute(self.model, "classes_")
+        if own is not None and self._labels is not None and list(own) != list(self._labels):
+            was, now = self._labels.tolist(), np.asarray(own).tolist()
+            raise ModelChangedError(
+                f"The classes of {_name(self.model)} were {was} and are {now}. Make a new Explainer."
+            )
         question = "predict_proba" if hasattr(self.model, "predict_proba") else "__call__"
         try:
             answer = self._probabilities(self._ask(question, X), X)

@@ -51,8 +51,8 @@ class Contrast:
         Distance moved per feature, in standard deviations; a category counts by its step in the encoding.
     sensitivity : Series
         Per feature, the largest change in the probability of the example's class that moving this feature alone,
-        within its range, can cause; over numbers that float32 can hold, as examples are, and on tables of several trees
-        over the 4096 most frequent levels.
+        within its range (and to the row's own value), can cause; over numbers that float32 can hold, as examples are,
+        and on tables of several trees over the 4096 most frequent levels.
     prediction : label or None
         Class of the example, by the model's own ``predict``.
     probabilities : Series or None

@@ -26,6 +26,7 @@ from pandas.testing import assert_series_equal
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier
@@ -454,6 +455,16 @@ def test_refitted_model_is_noticed() -> None:
     model.fit(X, y.to_numpy()[::-1])
     with pytest.raises(ModelChangedError, match="Make a new Explainer"):
         explainer.explain(X.iloc[:20])
+
+
+@pytest.mark.parametrize("kind", [DecisionTreeClassifier, KNeighborsClassifier])
+def test_classes_that_were_renamed_are_noticed(kind: Any) -> None:
+    X = np.arange(20.0).reshape(10, 2)
+    model = kind().fit(X, [0, 1] * 5)
+    explainer = Explainer(model, X)
+    model.fit(X, ["p", "q"] * 5)
+    with pytest.raises(ModelChangedError, match=r"were \[.*0.*1.*\] and are \[.*p.*q"):
+        explainer.explain(X[:1])
 
 
 def test_a_model_that_answers_by_the_batch_is_noticed() -> None:
