@@ -49,7 +49,8 @@ class Explainer:
     model : object
         A fitted classifier with ``predict_proba``, a function from a table to probabilities, or an oracle.
     X_train : DataFrame or array, shape (n, d)
-        The background that base values, ranges and frequencies come from. It is not kept.
+        The background that base values, ranges and frequencies come from. Rows are not kept, unless a density
+        needs them.
     categorical : sequence of names or positions, optional
         Categorical columns; by default those of type str, object, category or bool.
     base : dict, optional
@@ -113,7 +114,8 @@ class Explainer:
         self.encoding = encoding_from(encoding).fit(self.features)
         if self.encoding.plan is None:
             raise OptionError(
-                f"encoding={encoding!r} has no plan after fit; see docs/encodings.md for what a plan holds."
+                f"encoding is a {type(encoding).__name__}, which has no plan after fit; derive one from "
+                "OrderedEncoding (docs/encodings.md)."
             )
         self._plan: Plan = self.encoding.plan
         self._density = _fitted_density(density, self.features, X_train)

@@ -83,7 +83,11 @@ class _Planned:
 
 
 class OrderedEncoding(_Planned):
-    """Base of encodings that place the levels of a category on a line: one method says where."""
+    """Base of encodings that place the levels of a category on a line: one method says where.
+
+    Numbers stay linear whatever a subclass does: the kernel reads the places alone, and calls neither `encode` nor
+    `decode`.
+    """
 
     def places(self, counts: F8, levels: NDArray[np.object_]) -> F8:
         """Places of the levels of one feature, each another; the base value's is then moved to zero.
@@ -95,7 +99,9 @@ class OrderedEncoding(_Planned):
         levels : ndarray of object, shape (n_levels,)
             The categories, by falling frequency.
         """
-        raise NotImplementedError
+        raise OptionError(
+            f"{type(self).__name__} has no method places(counts, levels): write one in a subclass, or take GivenPlaces"
+        )
 
     def _places_of(self, name: Any, counts: F8, levels: NDArray[np.object_]) -> F8:
         return self.places(counts, levels)
@@ -117,7 +123,7 @@ class OrderedEncoding(_Planned):
             if twins.size:
                 one, other = levels[order[twins[0]]], levels[order[twins[0] + 1]]
                 raise OptionError(
-                    f"levels {one!r} and {other!r} of {name!r} share the place {found[order[twins[0]]]!r}: "
+                    f"levels {one!r} and {other!r} of {name!r} share the place {float(found[order[twins[0]]])!r}: "
                     "give each level its own"
                 )
             places.append(found - found[int(base)])
@@ -187,6 +193,8 @@ def encoding_from(given: Any) -> Encoding:
         if given in ("fma", "ssa"):
             return FrequencyMap() if given == "fma" else SimplexSampling()
         raise OptionError(f"encoding is {given!r}: give 'fma', 'ssa' or an Encoding")
+    if isinstance(given, type):
+        raise OptionError(f"encoding is the class {given.__name__}: give an object of it, such as {given.__name__}()")
     if not all(callable(getattr(given, method, None)) for method in ("fit", "encode", "decode")):
         raise OptionError(
             f"encoding is a {type(given).__name__}: give 'fma', 'ssa' or an object with fit, encode and decode"

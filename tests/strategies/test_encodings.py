@@ -312,6 +312,10 @@ def test_an_encoding_of_one_s_own_is_one_method() -> None:
 
     with pytest.raises(OptionError, match="one finite number for each of its 4 levels"):
         Wrong().fit(features_of([4, 3, 2, 1]))
+    with pytest.raises(OptionError, match="OrderedEncoding has no method places"):
+        OrderedEncoding().fit(features_of([2, 1]))
+    with pytest.raises(OptionError, match=r"the class Wrong: give an object of it, such as Wrong\(\)"):
+        encoding_from(Wrong)
 
 
 def test_fitting_leaves_the_encoding_as_it_is() -> None:
