@@ -186,7 +186,7 @@ def _add_explain(commands: Any) -> None:
 
     files = parser.add_argument_group("files")
     files.add_argument("--background", metavar="TRAIN", help="table that base values and ranges come from")
-    files.add_argument("--output", metavar="OUT", help="result file: .csv, .parquet or .jsonl")
+    files.add_argument("--output", metavar="OUT", help="result file (.csv, .parquet, .jsonl); its folder is made")
     files.add_argument("--report", metavar="REPORT.html", help="also write an HTML report")
     files.add_argument(
         "--config", metavar="FILE.toml", help="options by their names here (n-steps as n_steps); flags win"
@@ -663,9 +663,24 @@ def _identity(settings: dict[str, Any], explainer: Any, model: Any) -> dict[str,
         "background_fingerprint": explainer.features.fingerprint,
         "seed": settings.get("seed", 0),
         "settings": {name: value for name, value in sorted(settings.items()) if name not in ASIDE},
+        "features": _in_use(explainer.features),
         "options": dataclasses.asdict(explainer.options),
         "versions": versions,
     }
+
+
+def _in_use(features: Any) -> dict[str, dict[str, Any]]:
+    """Base values of features and the ranges of numbers, those that were given and those of the background alike."""
+    in_use: dict[str, dict[str, Any]] = {}
+    for at, name in enumerate(features.names):
+        levels, numbers = features.levels[at], [float(of[at]) for of in (features.base, features.low, features.high)]
+        if levels is None:
+            base, *ends = [int(one) if features.decimals[at] == 0 else one for one in numbers]
+            in_use[str(name)] = {"base": base, "range": ends}
+        else:
+            level = levels[int(numbers[0])]
+            in_use[str(name)] = {"base": level.item() if hasattr(level, "item") else level}
+    return in_use
 
 
 def _digest(path: str) -> str | None:

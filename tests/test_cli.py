@@ -86,6 +86,10 @@ def test_a_toml_file_and_flags_over_it(folder: Path) -> None:
     provenance = json.loads((folder / "out.csv.provenance.json").read_text(encoding="utf-8"))
     assert provenance["settings"]["seed"] == 4
     assert provenance["settings"]["base"] == {"age": 40}
+    shown = files.read_table("train.csv")
+    in_use = provenance["features"]
+    assert in_use["age"] == {"base": 40, "range": [shown["age"].min(), shown["age"].max()]}
+    assert in_use["duration"]["base"] == shown["duration"].median()
     assert provenance["options"]["n_steps"] == 10
     assert set(files.read_table("out.csv")["macem_kind"]) == {"row", "positive"}
 
