@@ -26,18 +26,40 @@ __all__ = ["Link", "Member", "Tree", "axes_of", "constant", "pack", "rename_feat
 
 
 class Link(IntEnum):
-    """From the raw outputs of a member to its probabilities."""
+    """From the raw outputs of a member to its probabilities.
 
-    IDENTITY = kernel.IDENTITY  # the outputs are probabilities
-    SIGMOID = kernel.SIGMOID  # one output -> (1 - p, p), p = 1 / (1 + exp(-slope * raw))
-    SOFTMAX = kernel.SOFTMAX  # softmax(slope * raw), with the exponential of the C library
-    SOFTMAX_NUMPY = kernel.SOFTMAX_NUMPY  # the same with NumPy's, whose last bit differs on some processors
-    SIGMOID_EACH = kernel.SIGMOID_EACH  # one sigmoid per class, as it is (LightGBM multiclassova)
-    VOTE = kernel.VOTE  # 1 for the first largest output, 0 elsewhere
-    ADABOOST = kernel.ADABOOST  # scikit-learn's AdaBoost votes (see there)
-    SIGMOID_SINGLE = kernel.SIGMOID_SINGLE  # as XGBoost does it, in float32
-    SOFTMAX_SINGLE = kernel.SOFTMAX_SINGLE  # as XGBoost does it, in float32
-    STEP = kernel.STEP  # one output -> class 1 iff raw > 0 (XGBoost binary:hinge)
+    Attributes
+    ----------
+    IDENTITY
+        The outputs are probabilities.
+    SIGMOID
+        One output to (1 - p, p), p = 1 / (1 + exp(-slope · raw)).
+    SOFTMAX
+        softmax(slope · raw), with the exponential of the C library.
+    SOFTMAX_NUMPY
+        The same with NumPy's, whose last bit differs on some processors.
+    SIGMOID_EACH
+        One sigmoid per class, as it is (LightGBM's multiclassova).
+    VOTE
+        1 for the first largest output, 0 elsewhere.
+    ADABOOST
+        The votes of scikit-learn's AdaBoost (see there).
+    SIGMOID_SINGLE, SOFTMAX_SINGLE
+        As XGBoost does it, in float32.
+    STEP
+        One output to class 1 iff raw > 0 (XGBoost's binary:hinge).
+    """
+
+    IDENTITY = kernel.IDENTITY
+    SIGMOID = kernel.SIGMOID
+    SOFTMAX = kernel.SOFTMAX
+    SOFTMAX_NUMPY = kernel.SOFTMAX_NUMPY
+    SIGMOID_EACH = kernel.SIGMOID_EACH
+    VOTE = kernel.VOTE
+    ADABOOST = kernel.ADABOOST
+    SIGMOID_SINGLE = kernel.SIGMOID_SINGLE
+    SOFTMAX_SINGLE = kernel.SOFTMAX_SINGLE
+    STEP = kernel.STEP
 
 
 @dataclass(frozen=True)
