@@ -24,8 +24,6 @@ __all__ = [
     "undirected",
 ]
 
-#: The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; an unknown field raises
-#: an error that names those there are.
 TEMPLATES: Mapping[str, str] = MappingProxyType(
     {
         "decision": "The model's decision is {prediction} (probability {probability}).",
@@ -44,6 +42,8 @@ TEMPLATES: Mapping[str, str] = MappingProxyType(
         "error": "This row could not be explained: {error}",
     }
 )
+"""The sentences of :meth:`macem.results.Explanation.reason`. Each is a ``str.format`` template; an unknown field raises
+an error that names those there are."""
 
 # Unicode's embeddings, overrides and isolates; the marks of a letter's own direction do no harm.
 _DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")

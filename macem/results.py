@@ -22,14 +22,23 @@ ARROW = " → "
 
 
 class Status(StrEnum):
-    """How the search for a contrast ended."""
+    """How the search for a contrast ended.
+
+    Attributes
+    ----------
+    FOUND : "found"
+        There is an example.
+    NOT_FOUND : "not found"
+        The whole search ran and found none.
+    OUT_OF_BUDGET : "out of budget"
+        A limit (queries or time) ended the search first.
+    NONE_EXISTS : "none exists"
+        It is proved that there is none.
+    """
 
     FOUND = "found"
-    #: The whole search ran and found none.
     NOT_FOUND = "not found"
-    #: A limit (queries or time) ended the search first.
     OUT_OF_BUDGET = "out of budget"
-    #: It is proved that there is none.
     NONE_EXISTS = "none exists"
 
 

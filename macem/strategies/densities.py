@@ -20,7 +20,10 @@ LEAST = float(np.log(np.finfo(np.float64).tiny))  # stands for the logarithm of 
 
 @runtime_checkable
 class Density(Protocol):
-    """The logarithm of an input density, up to a constant."""
+    """The logarithm of an input density, up to a constant.
+
+    An object of yours needs `log_density` alone; `fit`, where it has one, is asked for the density to use.
+    """
 
     @property
     def plan(self) -> Any:
