@@ -272,7 +272,7 @@ class Explainer:
     def _solve(
         self, work: Work, weights: kernel.Weights, seed: int, limits: Limits, ask: Asking, room: kernel.Scratch | None
     ) -> None:
-        """Search, then refine; on a table refine, then search for what has no example yet."""
+        """Search, then refine; on a table refine first. What has no example then is drawn, and refined from there."""
         copied, plan, row = self._model.copy, self._plan, work.best.row
         log_density = self._log_density(ask)
         answers: search.Ask = ask
