@@ -812,17 +812,19 @@ def _warn_of_one_hot(movable: list[Any]) -> None:
     if n_rows < FEWEST_SEEN:
         return
     some = np.linspace(0, n_rows - 1, min(n_rows, MOST_SEEN)).astype(np.int64)
-    group: dict[Any, NDArray[np.bool_]] = {}
+    group: dict[Any, I8] = {}
+    total = np.zeros(some.size, np.int64)  # of the group
     for column in movable:
         cells = column.iloc[some]
         if not types.is_numeric_dtype(cells.dtype) or not cells.isin((0, 1)).all():
-            group = {}
+            group, total = {}, np.zeros(some.size, np.int64)
             continue
-        group[column.name] = cells.to_numpy(bool)
-        while np.sum(list(group.values()), axis=0).max() > 1:
-            del group[next(iter(group))]
-        if len(group) > 2 and np.any(list(group.values()), axis=0).all():
-            names = [*group]
+        group[column.name] = cells.to_numpy(np.int64)
+        total = total + group[column.name]
+        while total.max() > 1:
+            total = total - group.pop(next(iter(group)))
+        if len(group) > 2 and total.all():
+            names = [columns.plain(name) for name in group]
             warnings.warn(
                 f"of {len(names)} columns from {names[0]!r} to {names[-1]!r} each row of the background holds exactly "
                 "one 1, as one-hot columns do: examples move them one by one, to none or two of them. Give the "
