@@ -130,14 +130,20 @@ def run(
                 raise OptionError(
                     f"{folder} holds an unfinished run; go on with it by --resume, or delete it to begin anew."
                 )
-    if resume and (counts := _finished(output, identity)):
+    begun = _record(folder / "run.json")
+    finished = _record(provenance_path(output)) if resume and output.is_file() else None
+    if finished is not None and _other_setting(finished, identity) is None:
         # A kill may have come after the output was whole, and before the parts were gone.
         shutil.rmtree(folder, ignore_errors=True)
+        counts = finished["counts"]
         return _outcome({**counts, "queries": 0}, counts["explained"], 0.0, output, errors)
-    if (record := folder / "run.json").is_file():
-        earlier = json.loads(record.read_text(encoding="utf-8"))
+    if begun is not None and (other := _other_setting(begun, identity)):
         way_out = "resume with the same, or delete the folder to begin anew"
-        _refuse_another_run(earlier, identity, f"{folder} holds", way_out)
+        raise OptionError(f"{folder} holds a run with other settings ({other}); {way_out}.")
+    if begun is None and finished is not None:
+        other = _other_setting(finished, identity)
+        way_out = "name another output, or leave --resume out to write it anew"
+        raise OptionError(f"{output} is of a run with other settings ({other}); {way_out}.")
     schema = line_schema(rows.row_dtypes, classes, rows.label_dtype)
     parts: list[Path] = []
     n_resumed = 0
@@ -211,26 +217,21 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_another_run(earlier: Mapping[str, Any], identity: Mapping[str, Any], where: str, way_out: str) -> None:
-    """Refuse to go on with a run whose results depend on something else."""
-    different = sorted(key for key in identity if earlier.get(key) != identity[key])
-    if different:
-        raise OptionError(
-            f"{where} a run with other settings ({different[0]}: then {earlier.get(different[0])!r}, now "
-            f"{identity[different[0]]!r}); {way_out}."
-        )
-
-
-def _finished(output: Path, identity: Mapping[str, Any]) -> dict[str, int] | None:
-    """The counts of this very run, where it has been finished before."""
-    record = provenance_path(output)
-    if not (output.is_file() and record.is_file()):
+def _record(path: Path) -> dict[str, Any] | None:
+    """What stands of a run in a file, None where there is none."""
+    if not path.is_file():
         return None
-    earlier = json.loads(record.read_text(encoding="utf-8"))
-    way_out = "name another output, or leave --resume out to write it anew"
-    _refuse_another_run(earlier, identity, f"{output} is of", way_out)
-    counts: dict[str, int] = earlier["counts"]
-    return counts
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise OptionError(f"{path} is damaged ({error}); delete it.") from error
+    return record if isinstance(record, dict) else {}
+
+
+def _other_setting(earlier: Mapping[str, Any], identity: Mapping[str, Any]) -> str | None:
+    """What the results of a run depend on and an earlier one's did not, None where they are of one kind."""
+    different = sorted(key for key in identity if earlier.get(key) != identity[key])
+    return f"{different[0]}: then {earlier.get(different[0])!r}, now {identity[different[0]]!r}" if different else None
 
 
 def _faults(explainer: Explain, frame: pd.DataFrame, start: int = 0) -> dict[int, str]:

@@ -2851,12 +2851,12 @@ def absorb_rows(
 
 @compiled
 def draw_rows(plan: Plan, problems: Problems, p: int, uniforms: F8, numbers: F8) -> None:
-    """Draw feasible numbers for a problem: each time some of its features move, anywhere.
+    """Draw feasible numbers for a problem: half of the time all its features move, anywhere, else some of them.
 
-    `uniforms` is (n, d + 1, 2): whether a feature moves and where to, and what share of a draw's features does.
+    `uniforms` is (n, d + 1, 2): whether a feature moves and where to, and half the share of a draw's features that do.
     """
     for draw in range(numbers.shape[0]):
-        share = uniforms[draw, numbers.shape[1], 0]
+        share = 2.0 * uniforms[draw, numbers.shape[1], 0]
         for feature in range(numbers.shape[1]):
             numbers[draw, feature] = problems.anchor[p, feature]
             if problems.cell[p, feature].movable and uniforms[draw, feature, 0] < share:

@@ -111,7 +111,6 @@ def _isolated(text: str) -> str:
 def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
     names, labels = words["names"], words["labels"]
     found = [contrast for contrast in explanation.contrasts if contrast.found]
-    changed = list(dict.fromkeys(name for contrast in found for name in contrast.ranked))
     few = len(explanation.original) <= MOST_VALUES
     return {
         "index": explanation.index,
@@ -119,10 +118,10 @@ def _row(explanation: Explanation, words: Mapping[str, Any]) -> dict[str, Any]:
         "prediction": "" if explanation.error is not None else _label(explanation, labels),
         "probability": "" if explanation.probability is None else f"{explanation.probability:.2f}",
         "reason": explanation._reason(words["templates"], names, labels, _isolated),
-        "positive": _short(explanation.positive, names),
-        "negative": _short(explanation.negative, names),
+        "positive": _short(explanation, explanation.positive, words),
+        "negative": _short(explanation, explanation.negative, words),
         "found": [contrast.kind for contrast in found],
-        "changes": [_cells(name, explanation, found, names) for name in changed],
+        "changes": [_cells(name, explanation, found, names) for name in explanation._changed()],
         "outcomes": [_outcome(contrast, labels) for contrast in explanation.contrasts],
         "all_values": _pairs(explanation.original.items(), names) if few else "",
     }
@@ -142,15 +141,17 @@ def _cells(
     return cells
 
 
-def _short(contrast: Contrast | None, names: Mapping[Any, str]) -> str:
+def _short(explanation: Explanation, contrast: Contrast | None, words: Mapping[str, Any]) -> str:
     """A contrast in a cell of the list."""
     if contrast is None:
         return ""
+    if explanation._is_there(contrast):
+        return f"{_isolated(words['labels'].get(contrast.target, readable(contrast.target)))} already"
     if not contrast.found:
         return str(contrast.status)
     if not contrast.changes:
         return "the base values alone"
-    return _pairs(((name, contrast.changes[name][1]) for name in contrast.ranked), names)
+    return _pairs(((name, contrast.changes[name][1]) for name in contrast.ranked), words["names"])
 
 
 def _pairs(cells: Iterable[tuple[Any, Any]], names: Mapping[Any, str]) -> str:

@@ -273,6 +273,23 @@ def test_a_finished_run_of_other_settings_is_not_written_over(tmp_path: Path) ->
     assert run(source, tmp_path / "out.csv", chunk_rows=6).n_resumed == 0
 
 
+def test_a_run_over_a_finished_one_resumes_where_it_was_killed(tmp_path: Path) -> None:
+    source = write(rows(20), tmp_path / "rows.csv")
+    run(source, tmp_path / "out.csv", chunk_rows=5)
+    with pytest.raises(batch.BatchError):
+        run(source, tmp_path / "out.csv", ThresholdExplainer(dead_after=15), chunk_rows=6)
+    assert run(source, tmp_path / "out.csv", chunk_rows=6, resume=True).n_resumed == 12
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_damaged_record_is_told_or_is_of_another_run(tmp_path: Path, text: str) -> None:
+    source = write(rows(20), tmp_path / "rows.csv")
+    run(source, tmp_path / "out.csv")
+    (tmp_path / "out.csv.provenance.json").write_text(text, encoding="utf-8")
+    with pytest.raises(OptionError, match=r"out\.csv"):
+        run(source, tmp_path / "out.csv", resume=True)
+
+
 def test_a_kill_while_the_folder_is_removed_explains_nothing_again(tmp_path: Path) -> None:
     source = write(rows(20), tmp_path / "rows.csv")
     whole = run(source, tmp_path / "whole.csv").output.read_bytes()

@@ -356,6 +356,22 @@ def test_two_changes_are_found_where_none_of_them_is_seen_alone(model: Any, cate
         assert example.changes == {at: (row[at], 1.0) for at in (0, 1) if row[at] != 1.0}
 
 
+@pytest.mark.parametrize("seed", [2, 5, 8, 21, 36, 46])  # of each a search alone, or a beam that needs gains, lost some
+@pytest.mark.parametrize("as_function", [False, True])
+def test_no_example_on_a_small_grid_is_lost(seed: int, as_function: bool) -> None:
+    random = np.random.default_rng(seed)
+    n_columns, n_values = random.integers(2, 5, 2)
+    grid = np.stack(np.meshgrid(*[np.arange(float(n_values))] * n_columns), axis=-1).reshape(-1, n_columns)
+    X = random.choice(grid, 60)
+    forest = RandomForestClassifier(5, max_depth=4, random_state=seed).fit(X, random.random(60) < 0.2)
+    assert np.unique(forest.predict(grid)).size == 2
+    model = (lambda rows: np.eye(2)[forest.predict(np.asarray(rows, float)).astype(int)]) if as_function else forest
+    explainer = Explainer(model, X, options=SearchOptions(away_from_base=False))
+    for one in explainer.explain(grid[:40], kinds=("negative",)):
+        assert one.negative is not None
+        assert one.negative.status is Status.FOUND
+
+
 def test_budgets_end_the_search() -> None:
     explainer = Explainer(undecided, BACKGROUND)
     limited = explainer.explain([9.0, 4.0], max_queries=60)[0].negative

@@ -6,13 +6,14 @@ import html
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from macem.results import Explanations
+from macem.results import Explanations, Status
 from tests.hand_made import explanation, explanations, two_levels
 
 pytest.importorskip("jinja2")
@@ -50,6 +51,15 @@ def test_it_has_everything_and_asks_no_network() -> None:
         assert expected in text
     assert "duration: 36" in read(explanations(3))
     assert "built-in method" not in text
+
+
+def test_a_row_that_is_in_the_target_class_says_so() -> None:
+    one = explanation()
+    assert one.negative is not None
+    nothing = {"values": None, "changes": {}, "prediction": None, "probabilities": None, "distance": None}
+    there = replace(one.negative, status=Status.NONE_EXISTS, target=one.prediction, **nothing, n_changed=None)
+    text = read(Explanations((replace(one, negative=there),)), labels={one.prediction: "refused"})
+    assert re.search(r"<td[^>]*>\s*refused already\s*</td>", text)
 
 
 def test_hostile_names_and_values_are_escaped() -> None:
