@@ -36,7 +36,7 @@ exit status:
 """
 
 WORDS = ("templates", "names", "labels")
-PAIRS = ("base", "ranges", "directions", "special_values", "dtypes", "headers", *WORDS)
+PAIRS = ("base", "ranges", "directions", "special_values", "cutoff", "dtypes", "headers", *WORDS)
 SERVICE = ("protocol", "model_name", "output_name", "batch_size", "timeout", "retries", "headers")
 #: What a run may change and still be the same run; `headers` are here since they hold secrets, too.
 ASIDE = {
@@ -226,6 +226,9 @@ def _add_explain(commands: Any) -> None:
     question = parser.add_argument_group("what to explain")
     question.add_argument("--kinds", metavar="KINDS", help="positive,negative (default: both)")
     question.add_argument("--target", metavar="CLASS", help="class that a negative must reach (default: any other)")
+    question.add_argument(
+        "--cutoff", action="append", metavar="CLASS=P", help="a row is in this one of two classes from probability P on"
+    )
 
     _add_words(parser)
 
@@ -448,11 +451,9 @@ def _explain_file(settings: dict[str, Any], say: Callable[[str], None]) -> int:
     options = SearchOptions(**_some(settings, [field.name for field in dataclasses.fields(SearchOptions)]))
     rules = ["categorical", "base", "ranges", "frozen", "directions", "special_values", "encoding", "density"]
     try:
+        read = model_files.with_classes(_as_read(model, settings.get("adapter")), settings.get("classes"))
         explainer = Explainer(
-            model_files.with_classes(_as_read(model, settings.get("adapter")), settings.get("classes")),
-            background,
-            options=options,
-            **_some(settings, rules),
+            read, background, options=options, cutoff=_cutoff(settings, read), **_some(settings, rules)
         )
     except OracleError as error:
         if not Path(settings["model"]).exists():  # a service
@@ -626,6 +627,16 @@ def _label(text: Any, classes: Any) -> Any:
         if str(label) == str(text):
             return label
     raise OptionError(f"{text!r} is no class of the model; its classes are {list(classes)}.")
+
+
+def _cutoff(settings: dict[str, Any], model: Any) -> dict[Any, Any] | None:
+    """The cutoff, under the model's own label."""
+    from macem.adapters import oracle_for
+
+    if "cutoff" not in settings:
+        return None
+    classes = oracle_for(model).classes.tolist()
+    return {_label(label, classes): threshold for label, threshold in settings["cutoff"].items()}
 
 
 def _words(settings: dict[str, Any], classes: Sequence[Any]) -> dict[str, Any]:

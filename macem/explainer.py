@@ -24,7 +24,7 @@ from macem.features import Features, Form
 from macem.kernel import F8, I8, Plan
 from macem.model import Asking, Model, Verdict, judged
 from macem.options import SearchOptions
-from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, narrowed
+from macem.oracle import BlackBoxOracle, Oracle, TreeOracle, decided, narrowed
 from macem.results import Contrast, Explanation, Explanations, Status, rows_of
 from macem.search import Limits, Work
 from macem.strategies.densities import density_from
@@ -71,6 +71,10 @@ class Explainer:
         How to search; the defaults are measured.
     adapter : Adapter, optional
         Overrides discovery.
+    cutoff : dict, optional
+        ``{label: probability}`` of one of two classes: a row is in it from this probability on, whatever the model's
+        own ``predict`` says. By default the model decides, by a cutoff of its own if it is a
+        `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`.
 
     Raises
     ------
@@ -99,6 +103,7 @@ class Explainer:
         density: Any = None,
         options: SearchOptions | None = None,
         adapter: Any = None,
+        cutoff: dict[Any, float] | None = None,
     ) -> None:
         self.options = _checked_options(SearchOptions() if options is None else options, density)
         self.features = Features.fit(
@@ -120,7 +125,7 @@ class Explainer:
         self._plan: Plan = self.encoding.plan
         self._density = _fitted_density(density, self.features, X_train)
         background = self.features.check(_sample(X_train, self.features))
-        self._model = Model.of(oracle, self.features, self._plan, background)
+        self._model = Model.of(oracle, self.features, self._plan, background, cutoff)
         self.oracle: Oracle = self._model.oracle
         self.classes: NDArray[Any] = np.asarray(self._model.live.classes)
         self._class_index: pd.Index[Any] = pd.Index(self.classes)
@@ -212,8 +217,22 @@ class Explainer:
         """Say which path the model takes, and why."""
         unused = self._model.copy is None and self.oracle.ensemble is not None  # what it tells of its table
         note = "" if unused else getattr(self.oracle, "note", "")
-        reason = f"{note[0].upper()}{note[1:].rstrip('.')}." if note else ""
-        return f"{self._model.describe()}. {reason}".strip()
+        reasons = [f"{note[0].upper()}{note[1:].rstrip('.')}."] if note else []
+        for label, threshold in (self.cutoff or {}).items():
+            reasons.append(f"A row is {label!r} from a probability of {threshold:.6g} on.")
+        if not self._model.follows_argmax:
+            reasons.append("Its predict does not take the largest probability; is there a cutoff, give cutoff=.")
+        return " ".join([f"{self._model.describe()}.", *reasons])
+
+    @property
+    def cutoff(self) -> dict[Any, float] | None:
+        """The class that a cutoff tells, and its probability there; None where the largest probability decides."""
+        rule = self._model.cutoff
+        return None if rule is None else {plain(self.classes[rule.label]): rule.threshold}
+
+    def decided(self, probabilities: F8) -> NDArray[Any]:
+        """Labels of rows of class probabilities, shape (n,): of the largest, or by the cutoff."""
+        return self.classes[decided(probabilities, self._model.cutoff)]
 
     def _schedule(self, seed: int) -> kernel.Schedule:
         """The random numbers of a seed; the last ones are kept, since a server asks for the same again and again."""
@@ -245,7 +264,7 @@ class Explainer:
     def _explain_rows(
         self, form: Form, kinds: Sequence[str], target: int | None, seed: int, limits: Limits
     ) -> list[Explanation]:
-        n_rows, model, weights = len(form), self._model, problem.weights_from(self.options)
+        n_rows, model, weights = len(form), self._model, problem.weights_from(self.options, self._model.cutoff)
         read = None if model.copy is None else model.copy.read(form.model_table)
         probabilities, predicted = model.answer(form, read)
         problems = problem.pose(
@@ -506,6 +525,7 @@ class Explainer:
             "classes": self.classes.tolist(),
             "kinds": list(kinds),
             "target": target,
+            "cutoff": self.cutoff,
             "seed": seed,
             "options": self.options.as_dict(),
             "background": self.features.fingerprint,

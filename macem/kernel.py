@@ -563,6 +563,8 @@ class Weights(NamedTuple):
     category: float  # cost of a changed category; negative: its step in the encoding
     density: float  # γ
     log_score: int  # 1: ζ is the logarithm of the probabilities, 0: the probabilities
+    cutoff_class: int  # the one of two classes that is told by a cutoff; -1: the largest probability decides
+    cutoff: float  # the probability from which on it is the answer
 
 
 CELL = record(
@@ -992,6 +994,12 @@ def margin_of(weights: Weights, problems: Problems, p: int, probabilities: F8) -
         )
     else:
         margin = probabilities[goal] - probabilities[rival]
+    if weights.cutoff_class >= 0:  # ζ is measured from where the classes meet, which is not at one half
+        top = (
+            weights.cutoff_class if probabilities[weights.cutoff_class] >= weights.cutoff else 1 - weights.cutoff_class
+        )
+        meet = weights.cutoff if goal == weights.cutoff_class else 1.0 - weights.cutoff
+        margin -= math.log(meet) - math.log1p(-meet) if weights.log_score == 1 else 2.0 * meet - 1.0
     if wanted.keep == 1:
         return margin, top == goal and (weights.margin == 0.0 or margin >= weights.margin)
     return -margin, top != goal and (weights.margin == 0.0 or -margin >= weights.margin)

@@ -74,11 +74,13 @@ def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Ex
     bases = np.where(standing, numbers, features.base)
     base_table = features.frame(bases, table, numbers)
     own = _answers(explainer, table)
+    predicted = explainer.decided(own)
     contrasts: dict[str, list[Contrast]] = {kind: [] for kind in KINDS}
     for kind, dropped, references in (("positive", weights < 0.0, base_table), ("negative", weights > 0.0, table)):
         examples = features.frame(np.where(dropped, bases, numbers), table, numbers)
         differs = (numbers != bases) & (~dropped if kind == "positive" else dropped) & ~standing
-        for at, answer in enumerate(_answers(explainer, examples)):
+        answers = _answers(explainer, examples)
+        for at, (answer, label) in enumerate(zip(answers, explainer.decided(answers), strict=True)):
             values, reference = examples.iloc[at], references.iloc[at]
             moved = np.flatnonzero(differs[at]).tolist()
             contrasts[kind].append(
@@ -89,7 +91,7 @@ def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Ex
                     changes={features.names[f]: (reference.iloc[f], values.iloc[f]) for f in moved},
                     importance=pd.Series(np.abs(weights[at]), index=table.columns),
                     sensitivity=pd.Series(0.0, index=table.columns),
-                    prediction=explainer.classes[answer.argmax()],
+                    prediction=label,
                     probabilities=pd.Series(answer, index=explainer.classes),
                     distance=None,
                     n_changed=len(moved),
@@ -103,7 +105,7 @@ def attribution_contrasts(explainer: Explainer, X: Any, attributions: Any) -> Ex
             Explanation(
                 index=index,
                 original=table.iloc[at],
-                prediction=explainer.classes[own[at].argmax()],
+                prediction=predicted[at],
                 probabilities=pd.Series(own[at], index=explainer.classes),
                 base=base_table.iloc[at],
                 positive=contrasts["positive"][at],
@@ -335,7 +337,7 @@ def _ablations(explainer: Explainer, explanations: Explanations) -> dict[Contras
 def _ideals(explainer: Explainer, standard: Explanations, table: pd.DataFrame) -> dict[tuple[int, str], F8]:
     """By explanation and kind the nearest contrast known, as the model is asked: a training row, or the standard's."""
     features = explainer.features
-    classes = explainer.classes[_answers(explainer, table).argmax(axis=1)]
+    classes = explainer.decided(_answers(explainer, table))
     points, asked = _points(explainer, table), _asked(features, table)
     ends = _points(explainer, _table(features, [row for one in standard for row in (one.original, one.base)]))
     own = _standards(explainer, standard)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from macem import kernel, refine
 from macem.adapters.check import check_table, warn_of_labels
-from macem.errors import OracleError, TableMismatchWarning
+from macem.errors import OptionError, OracleError, TableMismatchWarning
 from macem.features import Features, Form
 from macem.kernel import F8, I8, Axes, Plan, Scratch, TreeEnsemble
-from macem.oracle import Oracle, TreeOracle, narrowed, read_by
+from macem.oracle import Cutoff, Oracle, TreeOracle, decided, narrowed, read_by
 from macem.search import Work
 from macem.trees import axes_of, with_columns
 
@@ -82,11 +82,15 @@ class Model:
     oracle: Any  # is asked about proposals: what the adapter read, though the kernel may not take it; or the live one
     copy: Copy | None
     obstacle: str  # why there is no copy
+    cutoff: Cutoff | None  # what decides in place of the largest probability
+    by_probability: bool  # its classes are known to follow its probabilities; its predict need not be asked
     follows_argmax: bool  # its predict takes the largest probability, as far as the background shows
 
     @classmethod
-    def of(cls, oracle: Oracle, features: Features, plan: Plan, background: pd.DataFrame) -> Model:
-        """Read a model as a table, and compare the two on rows of the background."""
+    def of(
+        cls, oracle: Oracle, features: Features, plan: Plan, background: pd.DataFrame, cutoff: dict[Any, float] | None
+    ) -> Model:
+        """Read a model as a table, and compare the two on rows of the background; a cutoff is the user's own rule."""
         live: Any = getattr(oracle, "live", oracle)
         asked = features.model_table(background)
         try:
@@ -94,7 +98,10 @@ class Model:
         except OracleError as error:
             raise OracleError(narrowed(error, getattr(asked, "iloc", asked)[:1])) from error
         warn_of_labels(live, probabilities)
-        follows_argmax = _by_probability(live) or bool((_predict(live, asked) == probabilities.argmax(axis=1)).all())
+        rule = getattr(live, "cutoff", None) if cutoff is None else _checked_cutoff(cutoff, live.classes)
+        by_probability = rule is not None or bool(getattr(live, "by_probability", False))
+        follows_argmax = by_probability or bool((_predict(live, asked) == decided(probabilities)).all())
+        told = (rule, by_probability, follows_argmax)
         for_table = getattr(oracle, "for_table", None)
         if for_table is not None:  # what a scaler computes depends on the dtypes of its table
             oracle = for_table(asked)
@@ -105,9 +112,9 @@ class Model:
                 TableMismatchWarning,
                 stacklevel=3,
             )
-            return cls(live, live, None, f"its copy differs: {gap}", follows_argmax)
+            return cls(live, live, None, f"its copy differs: {gap}", *told)
         copy, obstacle = _copied(oracle, features, plan, background)
-        return cls(live, oracle, copy, obstacle, follows_argmax)
+        return cls(live, oracle, copy, obstacle, *told)
 
     def describe(self) -> str:
         """Say which path the model takes, and why."""
@@ -144,8 +151,8 @@ class Model:
     def _labels(self, probabilities: F8, asked: Any) -> I8:
         """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
         likely = self.copy is not None and self.follows_argmax
-        if _by_probability(self.live) or (likely and not _unsure(probabilities).any()):
-            return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+        if self.by_probability or (likely and not _unsure(probabilities).any()):
+            return decided(probabilities, self.cutoff)
         return self.predict(asked)
 
     def _turn(self) -> contextlib.AbstractContextManager[Any]:
@@ -173,7 +180,7 @@ class Asking:
         model = self.model
         asked = self.form.asked(numbers, owners)
         probabilities: F8 = model.ask_live(asked) if self.live else model.oracle.predict_proba(asked)
-        if not _by_probability(model.live) and (self.live or not model.follows_argmax):
+        if not model.by_probability and (self.live or not model.follows_argmax):
             # the model's own verdict counts, so its class is lifted to the top
             labels = model.predict(asked)
             probabilities = probabilities.copy()
@@ -274,9 +281,21 @@ def _placed(read: F8, columns: I8 | None, n_features: int) -> F8:
     return codes
 
 
-def _by_probability(live: Any) -> bool:
-    """Whether it is known of a model that its largest probability decides."""
-    return bool(getattr(live, "by_probability", False))
+def _checked_cutoff(given: Any, classes: NDArray[Any]) -> Cutoff:
+    """Read ``{label: probability}``."""
+    what = f"cutoff={given!r}"
+    if len(classes) != 2:
+        raise OptionError(f"{what} is for a model of two classes, and this one has {classes.tolist()}; leave it out.")
+    if not isinstance(given, Mapping) or len(given) != 1:
+        raise OptionError(f"{what} is not one class with its cutoff; give {{{classes.tolist()[1]!r}: 0.3}}, say.")
+    ((label, threshold),) = given.items()
+    place = [at for at, known in enumerate(classes.tolist()) if known == label]
+    if not place:
+        raise OptionError(f"{what} names {label!r}, which is no class of the model; they are {classes.tolist()}.")
+    number = not isinstance(threshold, bool) and isinstance(threshold, (int, float, np.number))
+    if not number or not 0.0 < threshold < 1.0:
+        raise OptionError(f"{what}: {threshold!r} is not a number between 0 and 1; give a probability.")
+    return Cutoff(place[0], float(threshold))
 
 
 def _predict(live: Any, table: Any) -> I8:

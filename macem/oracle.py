@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,9 +27,11 @@ from macem.trees import Member, pack
 
 __all__ = [
     "BlackBoxOracle",
+    "Cutoff",
     "Oracle",
     "Reader",
     "TreeOracle",
+    "decided",
     "has_several_outputs",
     "link_exactly",
     "narrowed",
@@ -61,6 +63,28 @@ class Oracle(Protocol):
     def predict_proba(self, X: Any) -> F8:
         """Class probabilities, shape (n, n_classes), of a table as the model itself takes it."""
         ...
+
+
+class Cutoff(NamedTuple):
+    """What tells two classes apart where it is not the larger probability.
+
+    Attributes
+    ----------
+    label : int
+        Position of the class that a row is in from the threshold on.
+    threshold : float
+        A probability of that class, above 0 and below 1.
+    """
+
+    label: int
+    threshold: float
+
+
+def decided(probabilities: F8, cutoff: Cutoff | None = None) -> NDArray[np.int64]:
+    """Classes of rows of probabilities, as positions, shape (n,): the first of the largest, or by a cutoff."""
+    if cutoff is None:
+        return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+    return np.where(probabilities[:, cutoff.label] >= cutoff.threshold, cutoff.label, 1 - cutoff.label)
 
 
 class Reader(Protocol):
@@ -246,7 +270,10 @@ class BlackBoxOracle:
     note : str
         Why the model is a black box, for ``explainer.describe()``.
     by_probability : bool
-        It is known that ``predict`` answers with the first of the largest probabilities, so it need not be asked too.
+        It is known that ``predict`` answers with the first of the largest probabilities, or by `cutoff`, so it need not
+        be asked too.
+    cutoff : Cutoff, optional
+        What decides in place of the largest probability; implies `by_probability`.
     one_vs_all : bool
         The columns are scores of one class against all others, each in [0, 1]; they need not sum to one.
 
@@ -273,11 +300,13 @@ class BlackBoxOracle:
         note: str = "",
         one_vs_all: bool = False,
         by_probability: bool = False,
+        cutoff: Cutoff | None = None,
     ) -> None:
         self.model = model
         self.note = note
         self.one_vs_all = one_vs_all
-        self.by_probability = by_probability or not hasattr(model, "predict")
+        self.cutoff = cutoff
+        self.by_probability = by_probability or cutoff is not None or not hasattr(model, "predict")
         self.answers_one_column = False
         _refuse_model(model)
         own = _attribute(model, "classes_")
@@ -530,6 +559,8 @@ def _is_fitted(model: Any) -> bool:
     told = getattr(model, "__sklearn_is_fitted__", None)
     if told is not None:
         return bool(told())
+    if _attribute(model, "classes_") is not None:  # a threshold on a fitted model, say, which needs no fit itself
+        return True
     return any(name.endswith("_") and not name.startswith("__") for name in vars(model))
 
 

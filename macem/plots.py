@@ -413,6 +413,9 @@ def plot_profile(
             handles.append(_mark(ax, what, [x], [-0.05], label=_place_in_words(explanation, name, what, cells[what])))
             if levels is None:
                 ax.axvline(x, color=COLOURS[what], linewidth=1, linestyle=":", zorder=0)
+    for label, threshold in (explainer.cutoff or {}).items():
+        words = _plain(_wrapped(f"{readable(label)} from {threshold:.3g} on", 34))
+        handles.append(ax.axhline(threshold, color="0.35", linewidth=1, label=words, zorder=0))
     handles += [_nothing(ax, note) for note in notes]
     ax.legend(handles=handles, frameon=False, fontsize=11, loc="upper left", bbox_to_anchor=(1.01, 1), markerscale=0.6)
     ax.set_xlabel(_plain(_wrapped(name, 60, 2)))

@@ -11,6 +11,7 @@ from macem import columns, kernel
 from macem.features import Features
 from macem.kernel import F8, I8, Plan, Problems, Weights
 from macem.options import SearchOptions
+from macem.oracle import Cutoff
 
 __all__ = ["NEGATIVE", "POSITIVE", "free_problems", "pose", "select", "weights_from"]
 
@@ -18,8 +19,9 @@ POSITIVE = "positive"
 NEGATIVE = "negative"
 
 
-def weights_from(options: SearchOptions) -> Weights:
+def weights_from(options: SearchOptions, cutoff: Cutoff | None = None) -> Weights:
     """The terms of the objective, as the kernel reads them."""
+    label, threshold = (-1, 0.5) if cutoff is None else cutoff
     return Weights(
         l1=float(options.l1_weight),
         margin=float(options.margin),
@@ -27,6 +29,8 @@ def weights_from(options: SearchOptions) -> Weights:
         category=-1.0 if options.category_cost is None else float(options.category_cost),
         density=float(options.density_weight),
         log_score=int(options.score == "log"),
+        cutoff_class=label,
+        cutoff=threshold,
     )
 
 

@@ -108,6 +108,9 @@ def test_a_toml_file_and_flags_over_it(folder: Path) -> None:
         (["--drop", "tarrget"], "no such column"),
         (["--frozen", "agee"], "'age'"),
         (["--target", "great"], "no class of the model"),
+        (["--cutoff", "great=0.2"], "no class of the model"),
+        (["--cutoff", "bad=2"], "is not a number between 0 and 1"),
+        (["--cutoff", "bad"], "NAME=VALUE"),
         (["--n-steps", "-1"], "n_steps=-1"),
     ],
 )
@@ -167,6 +170,37 @@ def test_files_may_be_named_in_the_toml_file(folder: Path, capsys: pytest.Captur
     assert cli.main(given) == cli.REFUSED
     assert "no --output" in capsys.readouterr().err
     assert cli.main([*given, "--output", "out.csv"]) == cli.DONE
+
+
+def test_a_cutoff(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain("--cutoff", "bad=0.2") == cli.DONE
+    assert "A row is 'bad' from a probability of 0.2 on." in capsys.readouterr().err
+    table = files.read_table("out.csv")
+    model = joblib.load("model.joblib")
+    shown = table[table["macem_status"] != "none exists"]
+    shown = shown[shown[COLUMNS].notna().all(axis=1)]
+    bad = model.predict_proba(shown[COLUMNS])[:, 0] >= 0.2
+    assert list(np.where(bad, "bad", "good")) == list(shown["macem_prediction"])
+    assert (model.predict(shown[COLUMNS]) != shown["macem_prediction"]).any()
+    (folder / "run.toml").write_text("[cutoff]\nbad = 0.3\n")
+    assert explain("--config", "run.toml", "--resume") == cli.REFUSED
+    assert "settings" in capsys.readouterr().err
+
+
+def test_a_cutoff_of_a_model_that_names_no_classes_needs_them(
+    folder: Path, german_credit: tuple[pd.DataFrame, pd.Series], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = german_credit
+    model = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(
+        X.loc[:299, COLUMNS], (y[:300] == "bad").astype(int)
+    )
+    model.booster_.save_model("model.txt")
+    assert explain("--cutoff", "bad=0.3", "--classes", "good,bad", model="model.txt") == cli.DONE
+    table = files.read_table("out.csv")
+    own = table[table["macem_kind"] == "row"]
+    expected = model.predict_proba(own[COLUMNS])[:, 1] >= 0.3
+    assert list(own["macem_prediction"]) == list(np.where(expected, "bad", "good"))
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,8 @@ def test_profile_path_and_frequency_map_of_a_tree(german_credit: tuple[pd.DataFr
     ask = row.loc[[row.index[0]] * 2].assign(duration=[int(line.get_xdata()[0]), int(line.get_xdata()[-1])])
     assert line.get_ydata()[[0, -1]] == pytest.approx(model.predict_proba(ask)[:, 0])
     assert any("the row: " in text for text in texts(ax))
+    cut = macem.Explainer(model, X, cutoff={"bad": 0.2})
+    assert "bad from 0.2 on" in texts(plots.plot_profile(cut, row, "duration", explanation=made))
     with pytest.raises(OptionError, match="durationn"):
         plots.plot_profile(explainer, row, "durationn")
     with pytest.raises(OptionError, match="2 rows"):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
 from macem.kernel import F8
-from macem.oracle import BlackBoxOracle, Oracle, TreeOracle
+from macem.oracle import BlackBoxOracle, Cutoff, Oracle, TreeOracle
 
 __all__ = ["ComposedOracle", "StandIn", "answers_in_single", "over_members"]
 
@@ -71,16 +71,18 @@ class ComposedOracle(BlackBoxOracle):
         Its copy, with stand-ins for its members.
     note : str
         Why it is no table itself.
+    cutoff : Cutoff, optional
+        What decides in place of the largest probability.
     """
 
-    def __init__(self, model: Any, double: Any, *, note: str) -> None:
-        super().__init__(model, note=note)
+    def __init__(self, model: Any, double: Any, *, note: str, cutoff: Cutoff | None = None) -> None:
+        super().__init__(model, note=note, cutoff=cutoff)
         self.through_tables = BlackBoxOracle(double)
 
     @property
     def live(self) -> BlackBoxOracle:
         """The user's own model."""
-        return BlackBoxOracle(self.model, note=self.note)
+        return BlackBoxOracle(self.model, note=self.note, cutoff=self.cutoff)
 
     def predict_proba(self, X: Any) -> F8:
         """Class probabilities, shape (n, n_classes)."""

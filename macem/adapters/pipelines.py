@@ -55,7 +55,7 @@ def pipeline_oracle(pipeline: Any) -> Oracle:
     if isinstance(model, ComposedOracle):
         double = copy(pipeline)
         double.steps = [*pipeline.steps[:-1], ("model", StandIn(steps[-1], model))]
-        return ComposedOracle(pipeline, double, note=model.note)
+        return ComposedOracle(pipeline, double, note=model.note, cutoff=model.cutoff)
     if not isinstance(model, TreeOracle):
         live.note = getattr(model, "note", "") or "its last step is a black box"
         return live
@@ -88,7 +88,8 @@ def _live(pipeline: Any, transformers: Sequence[Any], model: Oracle) -> BlackBox
     """Ask the pipeline itself; where it has no probabilities, as before voters, what its last step is asked for."""
     if hasattr(pipeline, "predict_proba"):
         behind = getattr(model, "live", model)
-        return BlackBoxOracle(pipeline, by_probability=getattr(behind, "by_probability", False))
+        by_probability, cutoff = getattr(behind, "by_probability", False), getattr(behind, "cutoff", None)
+        return BlackBoxOracle(pipeline, by_probability=by_probability, cutoff=cutoff)
     return BlackBoxOracle(_Behind(pipeline, tuple(transformers), getattr(model, "live", model)))
 
 

@@ -365,6 +365,8 @@ def _refuse_unfitted(model: Any) -> None:
     try:
         check_is_fitted(model)
     except NotFittedError:
+        if getattr(model, "classes_", None) is not None:  # a threshold on a fitted model, which needs no fit itself
+            return
         raise ModelError(f"This {type(model).__name__} is not fitted. Call its fit method first.") from None
 
 
@@ -401,9 +403,7 @@ _READERS: dict[str, Callable[[Any], Oracle]] = {
     "AdaBoostClassifier": _ada_boost,
     "BaggingClassifier": composites.bagging,
     "BaseSearchCV": _best_of_search,
-    "BaseThresholdClassifier": partial(
-        BlackBoxOracle, note="its classes follow a threshold of its own, not the largest probability"
-    ),
+    "BaseThresholdClassifier": composites.thresholded,
     "CalibratedClassifierCV": composites.calibrated,
     "DecisionTreeClassifier": _tree,  # and ExtraTreeClassifier
     "ForestClassifier": _forest,  # random forests, extra trees, balanced random forests

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.adapters import oracle_for
-from macem.adapters.composed import answers_in_single, over_members
+from macem.adapters.composed import ComposedOracle, StandIn, answers_in_single, over_members
 from macem.adapters.join import Part, join, obstacle
 from macem.adapters.readers import NumberReader, feature_names
 from macem.kernel import F8
-from macem.oracle import BlackBoxOracle, Oracle, Reader, TreeOracle, link_exactly
+from macem.oracle import BlackBoxOracle, Cutoff, Oracle, Reader, TreeOracle, link_exactly
 from macem.trees import Link, Member
 
-__all__ = ["bagging", "calibrated", "selected", "voting"]
+__all__ = ["bagging", "calibrated", "selected", "thresholded", "voting"]
 
 
 # Means of members ----------------------------------------------------------------------------------------------------
@@ -99,7 +100,41 @@ def selected(model: Any) -> Oracle:
     if not isinstance(inner, TreeOracle) or not isinstance(inner.read, NumberReader):
         return BlackBoxOracle(model, note=getattr(inner, "note", "") or "its columns are selected from categories")
     part = Part(inner, 1.0, range(len(model.classes_)), np.flatnonzero(model.support_))
-    return _join(model, [part], BlackBoxOracle(model))
+    return _join(model, [part], BlackBoxOracle(model, cutoff=getattr(inner.live, "cutoff", None)))
+
+
+# Cutoffs -------------------------------------------------------------------------------------------------------------
+
+
+def thresholded(model: Any) -> Oracle:
+    """Read a model whose classes meet at a threshold of its own: the one inside, and that threshold."""
+    inside = getattr(model, "estimator_", model.estimator)  # which may be fitted and frozen, and the whole never
+    oracle = oracle_for(inside)
+    cutoff = _cutoff(model, inside, oracle)
+    if cutoff is None:
+        return BlackBoxOracle(model, note="its classes follow a threshold of its own, and not on a probability")
+    if isinstance(oracle, TreeOracle):
+        return replace(oracle, live=BlackBoxOracle(model, cutoff=cutoff))
+    note = getattr(oracle, "note", "")
+    if isinstance(oracle, ComposedOracle):
+        double = copy(model)
+        double.estimator_ = StandIn(inside, oracle)
+        return ComposedOracle(model, double, note=note, cutoff=cutoff)
+    return BlackBoxOracle(model, note=note or "the model behind its threshold is a black box", cutoff=cutoff)
+
+
+def _cutoff(model: Any, inside: Any, oracle: Oracle) -> Cutoff | None:
+    """The class and the probability at which it begins; None where another score is compared, or at an end."""
+    if not hasattr(inside, "predict_proba") or model.response_method == "decision_function":
+        return None
+    if hasattr(model, "best_threshold_"):
+        threshold, positive = model.best_threshold_, model._curve_scorer._get_pos_label()
+    else:
+        threshold, positive = 0.5 if model.threshold == "auto" else model.threshold, model.pos_label
+    label = 1 if positive is None else int(np.flatnonzero(model.classes_ == positive)[0])
+    if answers_in_single(oracle):  # NumPy compares in the type of the two
+        threshold = np.result_type(np.empty(1, np.float32), threshold).type(threshold)
+    return Cutoff(label, float(threshold)) if 0.0 < threshold < 1.0 else None
 
 
 # Votes ---------------------------------------------------------------------------------------------------------------
@@ -117,6 +152,8 @@ def _hard_voting(model: Any, parts: Sequence[Part]) -> Oracle:
 def _to_votes(model: Any, part: Part) -> Callable[[Member], Member] | None:
     """Find what turns a table's probabilities into the votes of the model's `predict`; None where there is no such."""
     if not isinstance(part.oracle, TreeOracle) or len(part.oracle.members) > 1 or part.oracle.members[0].single:
+        return None
+    if getattr(part.oracle.live, "cutoff", None) is not None:
         return None
     (member,) = part.oracle.members
     kinds = {base.__name__ for base in type(_last_step(model)).__mro__}

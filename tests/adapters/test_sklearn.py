@@ -297,8 +297,12 @@ class TestDelegates(AdapterConformance):
         "halving search": with_missing(HalvingGridSearchCV(Forest(), {"max_depth": [2, 3]}, cv=2, random_state=0)),
         "frozen": lambda: Case(FrozenEstimator(Forest().fit(data(), three())), data(), accepts_nan=True),
         "self-training": with_missing(SelfTrainingClassifier(Forest()), partly_labelled),
-        "fixed threshold": case(FixedThresholdClassifier(Forest(), threshold=0.3, pos_label="yes"), table=False),
-        "tuned threshold": case(TunedThresholdClassifierCV(Forest(), cv=2), signs, table=False),
+        "fixed threshold": with_missing(FixedThresholdClassifier(Forest(), threshold=0.3, pos_label="yes")),
+        "threshold of a booster": case(FixedThresholdClassifier(Boosting(), threshold=0.3, pos_label="no")),
+        "threshold of a linear model": case(
+            FixedThresholdClassifier(LogisticRegression(), pos_label="yes"), table=False
+        ),
+        "tuned threshold": with_missing(TunedThresholdClassifierCV(Forest(), cv=2), signs),
         "neighbours": case(KNeighborsClassifier(), three, table=False),
     }
 

@@ -116,6 +116,27 @@ def test_ties_go_to_the_first_class(kernel: ModuleType, weights: list[float], ke
     assert reached[0] == expected
 
 
+@pytest.mark.parametrize("score", ["log", "probability"])
+@pytest.mark.parametrize("label", [0, 1])
+def test_margins_are_measured_from_a_cutoff(kernel: ModuleType, label: int, score: Any) -> None:
+    cutoff = 0.2
+    _, _, problems, weights = posed(1, SearchOptions(score=score))
+    weights = weights._replace(cutoff_class=label, cutoff=cutoff)
+    rows, margins, reached = np.zeros(4, np.int64), np.empty(4), np.empty(4, bool)
+    share = np.array([0.05, np.nextafter(cutoff, 0.0), cutoff, 0.9])
+    probabilities = np.column_stack([share, 1.0 - share])[:, :: 1 if label == 0 else -1].copy()
+    meet = naive.margin(np.array([cutoff, 1.0 - cutoff]), 0, True, score == "log")  # where an ordinary margin would be
+    for goal in (0, 1):
+        for keep in (False, True):
+            problems.row["goal"][0], problems.row["keep"][0] = goal, keep
+            kernel.judge_rows(weights, problems, rows, probabilities, margins, reached)
+            toward = 1.0 if (goal == label) == keep else -1.0
+            expected = [naive.margin(one, goal, keep, score == "log") - toward * meet for one in probabilities]
+            assert_allclose(margins, expected, rtol=1e-12, atol=1e-15)
+            assert_array_equal(np.sign(np.round(margins, 12)), toward * np.array([-1.0, 0.0, 0.0, 1.0]))
+            assert_array_equal(reached, (share >= cutoff) == (toward > 0))
+
+
 def test_simplex_projection_is_the_nearest(plain_kernel: ModuleType) -> None:
     levels = np.repeat(["a", "b", "c", "d"], [5, 3, 2, 1])[:, None].astype(object)
     features = Features.fit(levels)
