@@ -1,16 +1,18 @@
-"""What the kernel needs of numba beyond its decorators: two instructions, and rest for Python while it compiles."""
+"""What the kernel needs of numba beyond its decorators: a few instructions, and rest for Python while it compiles."""
 
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import config, types
 from numba.core import event
 from numba.extending import intrinsic
 
-__all__ = ["instructions", "rest_collector_for"]
+from macem import vectors
+
+__all__ = ["Instructions", "instructions", "rest_collector_for"]
 
 
 class _RestingCollector(event.Listener):
@@ -51,15 +53,44 @@ def rest_collector_for(module: str) -> None:
     event.register("numba:compile", _RestingCollector(module))  # type: ignore[no-untyped-call]  # numba's own
 
 
-def instructions() -> tuple[Any, Any]:
-    """Give the kernel `prefetch` and `trailing_zeros`, as compiled or as plain Python, whichever it is to be.
+class Instructions(NamedTuple):
+    """What the kernel asks of a processor by name, compiled or as plain Python, whichever the kernel is to be.
 
-    ``prefetch(array, place)`` asks memory for an element of a contiguous array some time before it is read;
-    ``trailing_zeros(word)`` is the place of the lowest bit set in a word.
+    Attributes
+    ----------
+    prefetch : callable
+        ``prefetch(array, place)`` asks memory for an element of a contiguous array some time before it is read.
+    trailing_zeros : callable
+        ``trailing_zeros(word)`` is the place of the lowest bit set in a word.
+    has_vectors : callable
+        ``has_vectors()``: `descend` may be called, since there is AVX-512.
+    descend : callable
+        ``descend(nodes, keys, row, leaves, levels)`` sends `vectors.ROWS` rows, from `row` on, some levels further down
+        in eight trees of narrow nodes: ``leaves[row, tree]`` is where they are. True where one of them may not be at
+        its leaf. A row has at most `vectors.MOST_KEYS` keys; so many words are read from its first on.
     """
+
+    prefetch: Any
+    trailing_zeros: Any
+    has_vectors: Any
+    descend: Any
+
+
+def instructions() -> Instructions:
+    """Make them for this process."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]  # set by numba when it is imported
-        return (lambda array, place: None), (lambda word: (int(word) & -int(word)).bit_length() - 1)
-    return intrinsic(_prefetch), intrinsic(_trailing_zeros)
+        return Instructions(
+            prefetch=lambda array, place: None,
+            trailing_zeros=lambda word: (int(word) & -int(word)).bit_length() - 1,
+            has_vectors=lambda: True,
+            descend=vectors.descend_plainly,
+        )
+    return Instructions(
+        prefetch=intrinsic(_prefetch),
+        trailing_zeros=intrinsic(_trailing_zeros),
+        has_vectors=intrinsic(vectors.has_vectors),
+        descend=intrinsic(vectors.descend),
+    )
 
 
 def _prefetch(context: Any, array: Any, place: Any) -> Any:

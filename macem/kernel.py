@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macem.compiling import instructions, rest_collector_for
+from macem.vectors import MOST_KEYS, ROWS
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
@@ -28,7 +29,7 @@ Records = NDArray[Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 rest_collector_for(__name__)
-prefetch, trailing_zeros = instructions()
+prefetch, trailing_zeros, has_vectors, descend = instructions()
 
 
 def compiled(function: _Function) -> _Function:
@@ -310,6 +311,22 @@ def walk_narrow(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves:
 
 
 @inner
+def walk_in_vectors(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
+    """`walk_narrow` by AVX-512, four rows at a time, the last four perhaps again.
+
+    A tree of depth 6 takes 0.6 to 0.9 of the time of registers, one of a forest 0.8 to 0.95.
+    """
+    stride = min(depth, STRIDE)
+    for number in range(0, n_rows, ROWS):
+        row = np.uint64(min(number, n_rows - ROWS))
+        for one in range(ROWS):
+            for lane in range(LANES):
+                leaves[row + np.uint64(one), lane] = first[lane]
+        while descend(nodes, keys, row, leaves, stride) and depth > STRIDE:
+            pass
+
+
+@inner
 def walk_wide(nodes: U8, depth: int, first: U8, keys: U8, n_rows: int, leaves: U8) -> None:
     """`walk_clean` of wide nodes."""
     walk_clean(nodes, True, depth, first, keys, n_rows, leaves)
@@ -350,7 +367,7 @@ def group_of(trees: Records, tree: int, end: int, first: U8) -> tuple[int, int]:
 def raw_scores(table: TreeEnsemble, codes: F8, raw: F8) -> None:
     """Sum the trees of every member, in order and in the member's precision, into the (n, n_outputs) array `raw`."""
     n_rows, n_features = codes.shape
-    keys = np.empty((BLOCK, n_features), np.uint64)
+    keys = np.empty((BLOCK + MOST_KEYS, n_features), np.uint64)  # `descend` reads beyond the last row's
     first = np.empty(LANES, np.uint64)
     leaves = np.empty((BLOCK, LANES), np.uint64)
     for start in range(0, n_rows, BLOCK):
@@ -387,6 +404,8 @@ def walk_eight(table: TreeEnsemble, clean: bool, depth: int, first: U8, keys: U8
         walk_any(table, first, keys, n_rows, leaves)
     elif table.wide == 1:
         walk_wide(table.nodes, depth, first, keys, n_rows, leaves)
+    elif has_vectors() and n_rows >= ROWS and keys.shape[1] <= MOST_KEYS:
+        walk_in_vectors(table.nodes, depth, first, keys, n_rows, leaves)
     else:
         walk_narrow(table.nodes, depth, first, keys, n_rows, leaves)
 

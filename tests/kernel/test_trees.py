@@ -129,3 +129,41 @@ def test_links(plain_kernel: ModuleType, link: str, raw: list[float], expected: 
     outputs = np.array([*raw, 0.0])
     plain_kernel._link(getattr(plain_kernel, link), 1.0, outputs, len(raw))
     np.testing.assert_allclose(outputs[: len(expected)], expected, rtol=1e-6 if "SINGLE" in link else 1e-12)
+
+
+def at_random(generator: Any, n_features: int, depth: int) -> Tree:
+    """A tree of which every other node at most is a leaf."""
+    feature, left, right, threshold = [], [], [], []
+    waiting = [0]
+    levels = [0]
+    while waiting:
+        node = waiting.pop(0)
+        grows = levels[node] < depth and (levels[node] < 2 or generator.random() < 0.8)
+        feature.append(generator.integers(n_features) if grows else -1)
+        threshold.append(float(generator.integers(10)))
+        left.append(len(levels) if grows else 0)
+        right.append(len(levels) + 1 if grows else 0)
+        if grows:
+            waiting += [len(levels), len(levels) + 1]
+            levels += [levels[node] + 1] * 2
+    value = generator.normal(size=(len(feature), 1))
+    arrays = map(np.array, (feature, threshold, left, right))
+    return Tree(*arrays, value=value, missing_left=np.ones(len(feature), bool))
+
+
+@pytest.mark.parametrize("n_features", [1, 8, 9, 17, 32, 33])
+@pytest.mark.parametrize("depth", [2, 6, 11])
+def test_rows_in_vectors_go_where_they_go_alone(kernel: ModuleType, depth: int, n_features: int) -> None:
+    generator = np.random.default_rng(depth * n_features)
+    trees = [at_random(generator, n_features, depth) for _ in range(11)]
+    member = Member(trees, 1, Link.SIGMOID, np.zeros(1), (0, 1))
+    table = pack([member], n_features=n_features, n_classes=2, single=True)
+    assert table.wide == 0
+    for n in (3, 4, 5, 65):
+        codes = generator.integers(11, size=(n, n_features)).astype(float)
+        raw = np.empty((n, 1))
+        kernel.raw_scores(table, codes, raw)
+        expected = np.zeros(n)
+        for tree in trees:
+            expected += [walked(tree, row) for row in codes]
+        assert_array_equal(raw[:, 0], expected)
