@@ -25,13 +25,13 @@ from macem import datasets, refine
 
 RESULTS = Path(__file__).parent / "results" / "beam.csv"
 SETTINGS: dict[str, tuple[int, int]] = {  # width, and outward rounds without gain
-    "beam of 4": (4, 6),
-    "beam of 4, 4 rounds without gain": (4, 4),
-    "beam of 4, all 12 rounds": (4, 12),
-    "beam of 8": (8, 6),
-    "beam of 24": (24, 6),
-    "beam of 48": (48, 6),
-    "search alone": (4, 6),
+    "beam of 4": (4, refine.ON_TABLE.patience),
+    "beam of 4, 3 rounds without gain": (4, 3),
+    "beam of 4, 8 rounds without gain": (4, 8),
+    "beam of 8": (8, refine.ON_TABLE.patience),
+    "beam of 24": (24, refine.ON_TABLE.patience),
+    "beam of 48": (48, refine.ON_TABLE.patience),
+    "search alone": (4, refine.ON_TABLE.patience),
 }
 DEFAULT = "beam of 4"
 N_ROWS = 30
@@ -58,7 +58,8 @@ def tables() -> Iterator[tuple[str, pd.DataFrame, Any, list[str]]]:
 
 def explained(setting: str, model: Any, X: pd.DataFrame, rows: pd.DataFrame, names: list[str]) -> np.ndarray:
     """Distances of both kinds, with the rule and without; NaN where none was found."""
-    width, refine.PATIENCE = SETTINGS[setting]
+    width, patience = SETTINGS[setting]
+    refine.ON_TABLE = refine.ON_TABLE._replace(patience=patience)
     distances = []
     for away in (True, False):
         options = macem.SearchOptions(beam_width=width, away_from_base=away, refine=setting != "search alone")

@@ -291,7 +291,7 @@ class Explainer:
     def _solve(
         self, work: Work, weights: kernel.Weights, seed: int, limits: Limits, ask: Asking, room: kernel.Scratch | None
     ) -> None:
-        """Search, then refine; on a table refine first. What has no example then is drawn, and refined from there."""
+        """Search, then refine; on a table refine first, and once more what had no example before search and draws."""
         copied, plan, row = self._model.copy, self._plan, work.best.row
         log_density = self._log_density(ask)
         answers: search.Ask = ask
@@ -317,19 +317,23 @@ class Explainer:
         if copied is not None and room is not None and self.options.refine:
             on_table = partial(refine.on_table, work, copied.table, copied.axes, plan, weights, self.options, room)
             for _ in work.in_time(limits):
-                on_table()  # its profiles are nearly free, and nearer than a search, which is left the rest
+                on_table(
+                    rounds=refine.ON_TABLE
+                )  # its profiles are nearly free, and nearer than a search, which is left the rest
             with work.set_aside(work.found):  # so that a row takes the same way alone and beside one without a result
                 if work.open.size:
                     hunt()
                     draw()
-                    on_table(max_rounds=0)
+                    for _ in work.in_time(limits):
+                        on_table(rounds=refine.HARD)
         else:
             hunt()
             if self.options.refine:
                 refine.batched(work, plan, weights, answers, limits)
                 with work.set_aside(work.found):
                     draw()
-                    refine.batched(work, plan, weights, answers, limits)
+                    with work.set_aside(work.lost):  # whose refinement would ask the same again
+                        refine.batched(work, plan, weights, answers, limits)
         if self.options.refine and log_density is not None:
             nearest = row["done"] & ~begun & np.isfinite(row["cost"])  # proved so, but not the likeliest in reach
             row["done"][nearest] = row["proved"][nearest] = False

@@ -2235,6 +2235,14 @@ SLOT = record(
 )
 
 
+class Rounds(NamedTuple):
+    """How often a beam goes outward."""
+
+    unknown: int  # while no example is known
+    most: int  # from then on
+    patience: int  # and as many of these find nothing nearer than before
+
+
 class Beam(NamedTuple):
     """States whose profiles are asked next, and the most promising moves seen from them, for each of S problems."""
 
@@ -2440,24 +2448,20 @@ def next_states(
     slot: int,
     p: int,
     best: Best,
-    max_rounds: int,
-    patience: int,
+    rounds: Rounds,
 ) -> None:
-    """Replace the states by the children of the last outward round, or by those of an inward round around the best.
-
-    Outward rounds end after `max_rounds`, or once `patience` of them have found nothing nearer than before.
-    """
+    """Replace the states by the children of the last outward round, or by those of an inward round around the best."""
     progress = beam.slot[slot]
     nearest = best.row[p].cost
     progress.n_rounds += 1
     if nearest < progress.nearest * (1.0 - 1e-6):
         progress.nearest = nearest
         progress.gained = progress.n_rounds
-    n_rounds = max_rounds
+    n_rounds = rounds.unknown
     if progress.polished < np.inf:
         n_rounds = INWARD_ROUNDS
     elif nearest < np.inf:
-        n_rounds = min(max_rounds, progress.gained + patience)
+        n_rounds = min(rounds.most, progress.gained + rounds.patience)
     n_states = grow_children(beam, slot, nearest) if progress.n_rounds < n_rounds else 0
     clear_children(beam, slot)
     if n_states == 0 and nearest < progress.polished * (1.0 - 1e-6):
@@ -2597,11 +2601,10 @@ def refine_rows(
     best: Best,
     beam: Beam,
     scratch: Scratch,
-    max_rounds: int,
-    patience: int,
+    rounds: Rounds,
     sensitivity: F8,
 ) -> None:
-    """Improve the best numbers of every problem over the axis profiles of a table; with 0 rounds only inward.
+    """Improve the best numbers of every problem over the axis profiles of a table.
 
     Where `sensitivity` is (P, d), it is filled from the anchors' profiles instead: the largest change in the
     probability of the goal that moving a feature alone can cause. One entry for both: a profile compiles for seconds.
@@ -2620,8 +2623,6 @@ def refine_rows(
                 found.proved = True
                 continue
         start_beam(plan, problems, weights, beam, 0, p)
-        if max_rounds == 0:
-            progress.n_states = 0
         while True:
             for state in range(progress.n_states):
                 bound = found.cost
@@ -2648,7 +2649,7 @@ def refine_rows(
                 jump(table, axes, plan, weights, problems, p, best, beam, 0, state, n_moves, own_margin, scratch)
             if found.exhausted:
                 break
-            next_states(plan, weights, problems, beam, 0, p, best, max_rounds, patience)
+            next_states(plan, weights, problems, beam, 0, p, best, rounds)
             if progress.n_states == 0:
                 break
 
@@ -3012,12 +3013,11 @@ def next_states_of_rows(
     beam: Beam,
     rows: I8,
     best: Best,
-    max_rounds: int,
-    patience: int,
+    rounds: Rounds,
 ) -> None:
     """`next_states` for the problems `rows`, each in its own slot."""
     for at in range(rows.size):
-        next_states(plan, weights, problems, beam, rows[at], rows[at], best, max_rounds, patience)
+        next_states(plan, weights, problems, beam, rows[at], rows[at], best, rounds)
 
 
 @compiled

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numba
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import settings
@@ -20,6 +21,12 @@ REPOSITORY = Path(__file__).parents[1]
 
 settings.register_profile("seeded", derandomize=True)
 settings.load_profile("seeded")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed what models without a `random_state` draw from, before a fixture fits one."""
+    np.random.seed(0)  # noqa: NPY002  # the global state is what they draw from
 
 
 @pytest.fixture(scope="session")

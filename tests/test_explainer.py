@@ -658,6 +658,16 @@ def test_a_second_search_has_what_the_first_left_of_the_budget() -> None:
     assert {one.status for one in limited} == {Status.FOUND, Status.OUT_OF_BUDGET}
 
 
+def test_a_positive_is_found_where_many_features_must_move_together() -> None:
+    generator = np.random.default_rng(2)
+    X = generator.normal(size=(60, 300)).round(2)
+    model = RandomForestClassifier(random_state=2).fit(X, generator.random(60) < 0.15)
+    explainer = Explainer(model, X, base=dict.fromkeys(range(300), 0.0))
+    explanations = explainer.explain(X[:30])
+    assert {one.positive.status for one in explanations} == {Status.FOUND}  # the row itself is one
+    assert max(one.positive.n_changed for one in explanations) > 12
+
+
 def test_no_rows(explainer: Explainer, rows: pd.DataFrame) -> None:
     explanations = explainer.explain(rows.iloc[:0])
     assert len(explanations) == 0

@@ -155,10 +155,10 @@ def test_compiled_code_is_stopped_between_problems() -> None:
     work, begun = s.work()[0], []
     for _ in work.in_time(TwoProblems(deadline=0.0)):
         begun.append(work.open)
-        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch, refine.ON_TABLE)
     assert_array_equal(begun, [[0], [1]])
     for _ in whole.in_time(Limits()):
-        refine.on_table(whole, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+        refine.on_table(whole, s.table, s.axes, s.plan, s.weights, s.options, s.scratch, refine.ON_TABLE)
     assert_array_equal(work.best.row["cost"][:2], whole.best.row["cost"][:2])
     assert np.isinf(work.best.row["cost"][2:]).all()
     assert work.best.row["exhausted"][2:].all()
@@ -188,7 +188,7 @@ def test_first_profile_tells_what_the_anchor_is() -> None:
     solved = begun.best.row["done"].copy()
     assert 0 < solved.sum() < solved.size
     for work in (begun, fresh):
-        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch, refine.ON_TABLE)
     for field in ("cost", "done", "proved"):
         assert_array_equal(begun.best.row[field], fresh.best.row[field])
     assert_array_equal(begun.best.numbers, fresh.best.numbers)
@@ -224,16 +224,22 @@ def test_what_is_drawn_is_feasible_and_lies_everywhere(encoding: str) -> None:
 
 def test_what_a_search_left_is_drawn_within_the_budget() -> None:
     s = setting()
-    for most, asked in ((search.MAX_DRAWS, search.MAX_DRAWS), (search.MAX_DRAWS - 1, 0)):
+    left = np.arange(s.problems.row.size) % 2 == 1
+    for most in (search.MAX_DRAWS + 1, search.MAX_DRAWS, search.MAX_DRAWS - 1):
         work, limits = s.work(max_queries=most)
         work.best.row["done"][::2] = True
         search.draw(work, s.plan, s.weights, 0, s.ask, limits)
-        row, left = work.best.row, np.arange(s.problems.row.size) % 2 == 1
-        assert_array_equal(row["n_queries"], np.where(left, asked, 0))
-        assert_array_equal(row["exhausted"], left & (asked == 0))
+        row = work.best.row
+        assert_array_equal(row["n_queries"], np.where(left, min(most, search.MAX_DRAWS), 0))
+        assert_array_equal(row["exhausted"], left & (most < search.MAX_DRAWS))
         assert np.isinf(row["cost"][~left]).all()
-        assert np.isfinite(row["cost"][left]).any() == (asked > 0)
-        assert_array_equal(row["done"][left], np.isinf(row["cost"][left]) & (asked > 0))
+        assert np.isfinite(row["cost"][left]).any()
+    work, limits = s.work(max_queries=1)
+    search.draw(work, s.plan, s.weights, 0, s.ask, limits)
+    assert_array_equal(work.best.row["n_queries"], 1)
+    assert_array_equal(work.found, np.flatnonzero(~left))  # the rows themselves, which are positives
+    search.draw(work, s.plan, s.weights, 0, s.ask, limits)
+    assert_array_equal(work.best.row["n_queries"], 1)
     work = Work.on(s.problems, Limits(deadline=-np.inf))
     search.draw(work, s.plan, s.weights, 0, s.ask, Limits(deadline=-np.inf))
     assert not work.best.row["n_queries"].any()
@@ -248,7 +254,7 @@ def test_refinement_only_improves(path: str) -> None:
     search.lockstep(work, s.plan, s.weights, s.schedule, s.ask, limits)
     before = work.best.row["cost"].copy()
     if path == "table":
-        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+        refine.on_table(work, s.table, s.axes, s.plan, s.weights, s.options, s.scratch, refine.ON_TABLE)
     else:
         refine.batched(work, s.plan, s.weights, s.ask, limits)
     after = work.best.row["cost"]

@@ -727,7 +727,10 @@ class OwnScaler(StandardScaler):
             "OneHotEncoder looks for",
         ),
         ([StandardScaler(), LogisticRegression()], "LogisticRegression"),
-        ([make_union(OrdinalEncoder(), StandardScaler()), DecisionTreeClassifier()], "both as a number and encoded"),
+        (
+            [make_union(OrdinalEncoder(), StandardScaler()), DecisionTreeClassifier(random_state=0)],
+            "both as a number and encoded",
+        ),
     ],
 )
 def test_what_does_not_fold_is_a_black_box_that_says_why(steps: list[Any], reason: str) -> None:

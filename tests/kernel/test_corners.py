@@ -171,11 +171,11 @@ def test_no_more_inward_states_than_the_beam_is_wide(plain_kernel: ModuleType, f
     assert plain_kernel.inward_states(forest.problems, beam, 0, 0, work.best) == 4
 
 
-def refined(plain_kernel: ModuleType, s: Setting, work: Work, max_rounds: int = 12) -> Work:
+def refined(plain_kernel: ModuleType, s: Setting, work: Work, n_rounds: int = 12) -> Work:
     scratch = refine.scratch_for(s.table, s.axes, s.plan)
-    beam = refine._beam(1, 8, 3)
+    beam, rounds = refine._beam(1, 8, 3), plain_kernel.Rounds(n_rounds, n_rounds, n_rounds)
     plain_kernel.refine_rows(
-        s.table, s.axes, s.plan, s.weights, s.problems, work.best, beam, scratch, max_rounds, 12, np.empty((0, 0))
+        s.table, s.axes, s.plan, s.weights, s.problems, work.best, beam, scratch, rounds, np.empty((0, 0))
     )
     return work
 
@@ -196,9 +196,7 @@ def test_no_state_is_asked_twice(plain_kernel: ModuleType, forest: Setting, monk
     assert len(asked) > len(set(asked))
 
 
-def test_without_outward_rounds_what_is_found_comes_nearer_and_nothing_is_found(
-    plain_kernel: ModuleType, forest: Setting
-) -> None:
+def test_what_is_known_before_the_refinement_comes_nearer(plain_kernel: ModuleType, forest: Setting) -> None:
     s = forest
     work, _ = s.work()
     begin(work, s.plan, s.weights, s.ask)
@@ -210,10 +208,40 @@ def test_without_outward_rounds_what_is_found_comes_nearer_and_nothing_is_found(
         plain_kernel.judge_rows(s.weights, s.problems, rows, s.ask(numbers, rows), margins, reached)
         plain_kernel.keep_rows(s.plan, s.weights, s.problems, work.best, rows, numbers, reached)
     drawn = row["cost"].copy()
-    refined(plain_kernel, s, work, max_rounds=0)
+    refined(plain_kernel, s, work, n_rounds=1)
     assert (row["cost"] < drawn).sum() > 2
     assert not (row["cost"] > drawn).any()
-    assert_array_equal(np.isinf(row["cost"]), np.isinf(drawn))
+
+
+def test_a_beam_goes_on_from_what_it_found_last(plain_kernel: ModuleType, forest: Setting) -> None:
+    s = forest
+    work, _ = s.work()
+    beam, best, row = refine._beam(1, 4, 3), work.best, work.best.row
+
+    def n_rounds(rounds: Any, found: dict[int, float]) -> int:
+        row["cost"][1] = np.inf
+        plain_kernel.start_beam(s.plan, s.problems, s.weights, beam, 0, 1)
+        for number in range(1, 60):
+            row["cost"][1] = found.get(number, row["cost"][1])
+            best.numbers[1] = s.problems.anchor[1]  # so that no inward state follows
+            child = s.problems.anchor[1].copy()
+            child[0] += number
+            plain_kernel.offer_child(beam, 0, child, 0.01, -0.1)
+            plain_kernel.next_states(s.plan, s.weights, s.problems, beam, 0, 1, best, rounds)
+            if beam.slot[0].n_states == 0:
+                return number
+        raise AssertionError("it does not end")
+
+    first, hard, black_box = (
+        plain_kernel.Rounds(*rounds) for rounds in (refine.ON_TABLE, refine.HARD, refine.BLACK_BOX)
+    )
+    assert n_rounds(first, {}) == n_rounds(black_box, {}) == 12
+    assert n_rounds(hard, {}) == 48
+    assert n_rounds(first, {3: 9.0}) == 3 + 5
+    assert n_rounds(first, {3: 9.0, 8: 8.0, 12: 7.0}) == 12 + 5
+    assert n_rounds(first, {number: 9.0 - 0.1 * number for number in range(1, 50, 4)}) == 48
+    assert n_rounds(black_box, {11: 9.0}) == 12
+    assert n_rounds(hard, {20: 9.0}) == 48
 
 
 def test_a_joint_move_to_a_former_state_is_no_child(plain_kernel: ModuleType) -> None:
@@ -238,7 +266,7 @@ def test_states_beyond_what_is_remembered_may_come_again(plain_kernel: ModuleTyp
 @pytest.mark.parametrize("width", [4, 192])
 def test_a_beam_of_any_width_remembers_all_its_outward_rounds(plain_kernel: ModuleType, width: int) -> None:
     beam = refine._beam(1, width, 3)
-    fingerprints = [np.uint64(one) for one in range(1, refine.MAX_ROUNDS * width + 1)]
+    fingerprints = [np.uint64(one) for one in range(1, refine.ON_TABLE.most * width + 1)]
     assert all(plain_kernel.becomes_state(beam, 0, one) for one in fingerprints)
     assert not any(plain_kernel.becomes_state(beam, 0, one) for one in fingerprints)
 

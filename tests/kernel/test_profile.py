@@ -75,7 +75,7 @@ def test_moves_from_and_to_a_zero_that_goes_another_way(plain_kernel: ModuleType
 def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
     s = forest
     compiled, work = begun(s), begun(s)
-    refine.on_table(compiled, s.table, s.axes, s.plan, s.weights, s.options, s.scratch)
+    refine.on_table(compiled, s.table, s.axes, s.plan, s.weights, s.options, s.scratch, refine.ON_TABLE)
     kernel.refine_rows(
         s.table,
         s.axes,
@@ -85,8 +85,7 @@ def test_refinement_in_both_modes(forest: Setting, kernel: ModuleType) -> None:
         work.best,
         refine._beam(1, s.options.beam_width, s.plan.feature.size - 1),
         refine.scratch_for(s.table, s.axes, s.plan),
-        refine.MAX_ROUNDS,
-        refine.PATIENCE,
+        refine.ON_TABLE,
         np.empty((0, 0)),
     )
     assert_array_equal(work.best.numbers, compiled.best.numbers)
