@@ -26,7 +26,7 @@ settings.load_profile("seeded")
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed what models without a `random_state` draw from, before a fixture fits one."""
-    np.random.seed(0)  # noqa: NPY002  # the global state is what they draw from
+    np.random.seed(0)  # the global state is what they draw from
 
 
 @pytest.fixture(scope="session")
