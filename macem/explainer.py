@@ -316,10 +316,8 @@ class Explainer:
         draw = partial(search.draw, work, plan, weights, seed, answers, limits)
         if copied is not None and room is not None and self.options.refine:
             on_table = partial(refine.on_table, work, copied.table, copied.axes, plan, weights, self.options, room)
-            for _ in work.in_time(limits):
-                on_table(
-                    rounds=refine.ON_TABLE
-                )  # its profiles are nearly free, and nearer than a search, which is left the rest
+            for _ in work.in_time(limits):  # profiles are nearly free, and nearer than a search, which is left the rest
+                on_table(rounds=refine.ON_TABLE)
             with work.set_aside(work.found):  # so that a row takes the same way alone and beside one without a result
                 if work.open.size:
                     hunt()
