@@ -25,7 +25,7 @@ from macem.trees import axes_of, with_columns
 
 __all__ = ["Asking", "Copy", "Model", "Verdict", "judged"]
 
-SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
+SURE = 1e-9  # a lead of the top class, or over the cutoff, below this may be decided either way by the model itself
 # scikit-learn's forests set the process's warning filters aside for each tree, which threads undo in any order: of ten
 # calls of explain with n_jobs=4, nine left other filters behind
 ONE_AT_A_TIME = threading.Lock()
@@ -130,6 +130,10 @@ class Model:
             probabilities = self.oracle.link(self.oracle.raw_scores_of(read))
         else:
             probabilities = self.oracle.predict_proba(asked)
+        if self.oracle is not self.live and self.cutoff is not None:
+            from_cutoff = np.abs(probabilities[:, self.cutoff.label] - self.cutoff.threshold)
+            if (from_cutoff < SURE).any():  # where the last bit decides, which a copy may not share
+                return probabilities, self.verdict(asked)[1]
         return probabilities, self._labels(probabilities, asked)
 
     def verdict(self, asked: Any) -> tuple[F8, I8]:

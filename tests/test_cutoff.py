@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
-from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
@@ -87,6 +88,20 @@ def test_a_models_own_threshold_is_the_same_as_the_users() -> None:
     pd.testing.assert_frame_equal(again.to_frame(), own.explain(X[:20]).to_frame())
     assert again.provenance["cutoff"] == {"bad": 0.2}
     assert Explainer(model, X).cutoff is None
+
+
+def test_the_last_bit_at_a_cutoff_is_the_live_models() -> None:
+    X, y = data()
+    boosting = GradientBoostingClassifier(n_estimators=20, random_state=0)
+    model = CalibratedClassifierCV(boosting, cv=3).fit(X, y == "bad")
+    exact, copied = model.predict_proba(X)[:, 1], oracle_for(model).predict_proba(X)[:, 1]
+    (apart,) = np.nonzero((exact > copied) & (exact > exact.min()))  # by their last bits
+    assert len(apart) > 3
+    assert_allclose(copied, exact, rtol=1e-12)
+    for at in apart[:4]:
+        explanation = Explainer(model, X, options=QUICK, cutoff={True: exact[at]}).explain(X[at])[0]
+        assert explanation.prediction
+        assert model.predict_proba(explanation.negative.values.to_numpy(float)[None])[0, 1] < exact[at]
 
 
 def test_a_users_cutoff_goes_before_the_models() -> None:
