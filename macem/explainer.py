@@ -220,7 +220,7 @@ class Explainer:
         reasons = [f"{note[0].upper()}{note[1:].rstrip('.')}."] if note else []
         for label, threshold in (self.cutoff or {}).items():
             reasons.append(f"A row is {label!r} from a probability of {threshold:.6g} on.")
-        if not self._model.follows_argmax:
+        if not (self._model.follows or self.cutoff):
             reasons.append("Its predict does not take the largest probability; is there a cutoff, give cutoff=.")
         return " ".join([f"{self._model.describe()}.", *reasons])
 

@@ -25,7 +25,8 @@ from macem.trees import axes_of, with_columns
 
 __all__ = ["Asking", "Copy", "Model", "Verdict", "judged"]
 
-SURE = 1e-9  # a lead of the top class, or over the cutoff, below this may be decided either way by the model itself
+SURE = 1e-9  # a lead of the top class below this may be decided either way by the model's own predict
+BESIDE = 1e-6  # and a probability so close to a cutoff: where they are float32, NumPy rounds the cutoff, too
 # scikit-learn's forests set the process's warning filters aside for each tree, which threads undo in any order: of ten
 # calls of explain with n_jobs=4, nine left other filters behind
 ONE_AT_A_TIME = threading.Lock()
@@ -84,7 +85,7 @@ class Model:
     obstacle: str  # why there is no copy
     cutoff: Cutoff | None  # what decides in place of the largest probability
     by_probability: bool  # its classes are known to follow its probabilities; its predict need not be asked
-    follows_argmax: bool  # its predict takes the largest probability, as far as the background shows
+    follows: bool  # its predict follows its probabilities, as far as the background shows
 
     @classmethod
     def of(
@@ -99,9 +100,9 @@ class Model:
             raise OracleError(narrowed(error, getattr(asked, "iloc", asked)[:1])) from error
         warn_of_labels(live, probabilities)
         rule = getattr(live, "cutoff", None) if cutoff is None else _checked_cutoff(cutoff, live.classes)
-        by_probability = rule is not None or bool(getattr(live, "by_probability", False))
-        follows_argmax = by_probability or bool((_predict(live, asked) == decided(probabilities)).all())
-        told = (rule, by_probability, follows_argmax)
+        by_probability = cutoff is not None or bool(getattr(live, "by_probability", False))
+        follows = by_probability or bool((_predict(live, asked) == decided(probabilities, rule)).all())
+        told = (rule, by_probability, follows)
         for_table = getattr(oracle, "for_table", None)
         if for_table is not None:  # what a scaler computes depends on the dtypes of its table
             oracle = for_table(asked)
@@ -130,10 +131,9 @@ class Model:
             probabilities = self.oracle.link(self.oracle.raw_scores_of(read))
         else:
             probabilities = self.oracle.predict_proba(asked)
-        if self.oracle is not self.live and self.cutoff is not None:
-            from_cutoff = np.abs(probabilities[:, self.cutoff.label] - self.cutoff.threshold)
-            if (from_cutoff < SURE).any():  # where the last bit decides, which a copy may not share
-                return probabilities, self.verdict(asked)[1]
+        by_cutoff = self.by_probability and self.cutoff is not None and self.oracle is not self.live
+        if by_cutoff and _unsure(probabilities, self.cutoff).any():  # the last bit decides, which a copy may not share
+            return probabilities, self.verdict(asked)[1]
         return probabilities, self._labels(probabilities, asked)
 
     def verdict(self, asked: Any) -> tuple[F8, I8]:
@@ -154,8 +154,8 @@ class Model:
 
     def _labels(self, probabilities: F8, asked: Any) -> I8:
         """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
-        likely = self.copy is not None and self.follows_argmax
-        if self.by_probability or (likely and not _unsure(probabilities).any()):
+        likely = self.copy is not None and self.follows
+        if self.by_probability or (likely and not _unsure(probabilities, self.cutoff).any()):
             return decided(probabilities, self.cutoff)
         return self.predict(asked)
 
@@ -184,11 +184,8 @@ class Asking:
         model = self.model
         asked = self.form.asked(numbers, owners)
         probabilities: F8 = model.ask_live(asked) if self.live else model.oracle.predict_proba(asked)
-        if not model.by_probability and (self.live or not model.follows_argmax):
-            # the model's own verdict counts, so its class is lifted to the top
-            labels = model.predict(asked)
-            probabilities = probabilities.copy()
-            probabilities[np.arange(labels.size), labels] = probabilities.max(axis=1) + SURE
+        if not model.by_probability and (self.live or not model.follows):
+            probabilities = _as_decided(probabilities, model.predict(asked), model.cutoff)
         return probabilities[place]
 
     def table_of(self, numbers: F8, rows: I8) -> pd.DataFrame:
@@ -309,9 +306,23 @@ def _predict(live: Any, table: Any) -> I8:
     return np.asarray(live.predict_proba(table).argmax(axis=1), dtype=np.int64)
 
 
-def _unsure(probabilities: F8) -> NDArray[np.bool_]:
-    """Rows whose two top classes are so close that the model's own rule must decide."""
+def _unsure(probabilities: F8, cutoff: Cutoff | None) -> NDArray[np.bool_]:
+    """Rows whose two top classes, or probability and cutoff, are so close that the model itself must decide."""
+    if cutoff is not None:
+        return np.abs(probabilities[:, cutoff.label] - cutoff.threshold) < BESIDE
     if probabilities.shape[1] < 2:
         return np.zeros(probabilities.shape[0], bool)
     top = np.partition(probabilities, -2, axis=1)
     return top[:, -1] - top[:, -2] < SURE
+
+
+def _as_decided(probabilities: F8, labels: I8, cutoff: Cutoff | None) -> F8:
+    """Probabilities that say what the model's own predict said, which counts: its class is lifted to the top."""
+    probabilities = probabilities.copy()
+    if cutoff is None:
+        probabilities[np.arange(labels.size), labels] = probabilities.max(axis=1) + SURE
+        return probabilities
+    wrong = decided(probabilities, cutoff) != labels
+    lifted = labels[wrong] == cutoff.label
+    probabilities[wrong, cutoff.label] = np.where(lifted, cutoff.threshold, np.nextafter(cutoff.threshold, 0.0))
+    return probabilities

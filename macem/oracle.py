@@ -270,10 +270,9 @@ class BlackBoxOracle:
     note : str
         Why the model is a black box, for ``explainer.describe()``.
     by_probability : bool
-        It is known that ``predict`` answers with the first of the largest probabilities, or by `cutoff`, so it need not
-        be asked too.
+        It is known that ``predict`` answers with the first of the largest probabilities, so it need not be asked too.
     cutoff : Cutoff, optional
-        What decides in place of the largest probability; implies `by_probability`.
+        What decides in place of the largest probability; ``predict`` is asked where a probability lies beside it.
     one_vs_all : bool
         The columns are scores of one class against all others, each in [0, 1]; they need not sum to one.
 
@@ -306,7 +305,7 @@ class BlackBoxOracle:
         self.note = note
         self.one_vs_all = one_vs_all
         self.cutoff = cutoff
-        self.by_probability = by_probability or cutoff is not None or not hasattr(model, "predict")
+        self.by_probability = by_probability or not hasattr(model, "predict")
         self.answers_one_column = False
         _refuse_model(model)
         own = _attribute(model, "classes_")

@@ -279,8 +279,13 @@ def test_probabilities_in_float32_are_compared_as_numpy_does() -> None:
     xgboost = pytest.importorskip("xgboost")
     X, y = data()
     model = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(X, (y == "bad").astype(int))
-    for threshold in np.unique(model.predict_proba(X)[:, 1])[::3]:
-        near = float(str(threshold))  # as it is written, which float32 rounds back to itself
-        decides = FixedThresholdClassifier(FrozenEstimator(model), threshold=near)
-        explanations = Explainer(decides, X, options=QUICK).explain(X[:30], kinds="positive")
-        assert_array_equal([one.prediction for one in explanations], decides.predict(X[:30]))
+    weighted = VotingClassifier([("one", model), ("two", model)], voting="soft", weights=[0.4, 0.6])
+    weighted.fit(X, (y == "bad").astype(int))  # answers in float64
+    for inside in (model, weighted):
+        for threshold in np.unique(model.predict_proba(X)[:, 1])[::3]:
+            near = float(str(threshold))  # as it is written, which float32 rounds back to itself
+            decides = FixedThresholdClassifier(FrozenEstimator(inside), threshold=near)
+            explanations = Explainer(decides, X, options=QUICK).explain(X[:30])
+            assert_array_equal([one.prediction for one in explanations], decides.predict(X[:30]))
+            for contrast in (contrast for one in explanations for contrast in one.contrasts if contrast.found):
+                assert contrast.prediction == decides.predict(contrast.values.to_numpy(float)[None])[0]

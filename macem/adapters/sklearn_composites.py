@@ -110,7 +110,7 @@ def thresholded(model: Any) -> Oracle:
     """Read a model whose classes meet at a threshold of its own: the one inside, and that threshold."""
     inside = getattr(model, "estimator_", model.estimator)  # which may be fitted and frozen, and the whole never
     oracle = oracle_for(inside)
-    cutoff = _cutoff(model, inside, oracle)
+    cutoff = _cutoff(model, inside)
     if cutoff is None:
         return BlackBoxOracle(model, note="its classes follow a threshold of its own, and not on a probability")
     if isinstance(oracle, TreeOracle):
@@ -123,7 +123,7 @@ def thresholded(model: Any) -> Oracle:
     return BlackBoxOracle(model, note=note or "the model behind its threshold is a black box", cutoff=cutoff)
 
 
-def _cutoff(model: Any, inside: Any, oracle: Oracle) -> Cutoff | None:
+def _cutoff(model: Any, inside: Any) -> Cutoff | None:
     """The class and the probability at which it begins; None where another score is compared, or at an end."""
     if not hasattr(inside, "predict_proba") or model.response_method == "decision_function":
         return None
@@ -132,8 +132,6 @@ def _cutoff(model: Any, inside: Any, oracle: Oracle) -> Cutoff | None:
     else:
         threshold, positive = 0.5 if model.threshold == "auto" else model.threshold, model.pos_label
     label = 1 if positive is None else int(np.flatnonzero(model.classes_ == positive)[0])
-    if answers_in_single(oracle):  # NumPy compares in the type of the two
-        threshold = np.result_type(np.empty(1, np.float32), threshold).type(threshold)
     return Cutoff(label, float(threshold)) if 0.0 < threshold < 1.0 else None
 
 
