@@ -1688,12 +1688,16 @@ def nearest_in_cell(
         if read <= low or reference <= inner:
             number = inner if as_read(axes, inner) > low else number_above(plan, feature, low)
             rounded = np.float64(np.float32(number))
-            if number > outer or (number != inner and max(as_read(axes, number), rounded) > high):
+            if number > outer:  # the row's own number may be this end, between two of the data's
+                number = rounded = outer
+            if number != inner and max(as_read(axes, number), rounded) > high:
                 continue
         else:
             number = outer if as_read(axes, outer) <= high else number_at_most(axes, plan, feature, high)
             rounded = np.float64(np.float32(number))
-            if number < inner or (number != outer and min(as_read(axes, number), rounded) <= low):
+            if number < inner:
+                number = rounded = inner
+            if number != outer and min(as_read(axes, number), rounded) <= low:
                 continue
         if abs(number - reference) < gap:
             gap = abs(number - reference)

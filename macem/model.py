@@ -139,6 +139,8 @@ class Model:
     def verdict(self, asked: Any) -> tuple[F8, I8]:
         """The same of the live model, which has the last word."""
         probabilities = self.ask_live(asked)
+        if self.cutoff is not None and not self.by_probability:  # the model's own, which may be another one by now
+            return probabilities, self.predict(asked)
         return probabilities, self._labels(probabilities, asked)
 
     def ask_live(self, asked: Any) -> F8:
@@ -154,10 +156,12 @@ class Model:
 
     def _labels(self, probabilities: F8, asked: Any) -> I8:
         """Classes as the model's own predict decides them; it is asked where probabilities may not tell."""
+        labels = decided(probabilities, self.cutoff)
+        if self.by_probability:
+            return labels
         likely = self.copy is not None and self.follows
-        if self.by_probability or (likely and not _unsure(probabilities, self.cutoff).any()):
-            return decided(probabilities, self.cutoff)
-        return self.predict(asked)
+        asks = _unsure(probabilities, self.cutoff) if likely else np.ones(labels.size, bool)
+        return np.where(asks, self.predict(asked), labels) if asks.any() else labels
 
     def _turn(self) -> contextlib.AbstractContextManager[Any]:
         """The turn of one thread to ask a model that was read as a table; others may be services, and take long."""

@@ -185,6 +185,8 @@ def test_a_cutoff(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.toml").write_text("[cutoff]\nbad = 0.3\n")
     assert explain("--config", "run.toml", "--resume") == cli.REFUSED
     assert "settings" in capsys.readouterr().err
+    assert explain("--config", "run.toml", "--cutoff", "good=0.4") == cli.DONE
+    assert "A row is 'good' from a probability of 0.4 on." in capsys.readouterr().err
 
 
 def test_a_cutoff_of_a_model_that_names_no_classes_needs_them(

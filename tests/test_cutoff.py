@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from macem import Explainer, SearchOptions, metrics, oracle_for
 from macem.adapters.composed import ComposedOracle
-from macem.errors import OptionError
+from macem.errors import ModelChangedError, OptionError
 from macem.oracle import BlackBoxOracle, Cutoff, TreeOracle
 
 QUICK = SearchOptions(n_steps=4, n_directions=6, away_from_base=False)
@@ -88,6 +88,15 @@ def test_a_models_own_threshold_is_the_same_as_the_users() -> None:
     pd.testing.assert_frame_equal(again.to_frame(), own.explain(X[:20]).to_frame())
     assert again.provenance["cutoff"] == {"bad": 0.2}
     assert Explainer(model, X).cutoff is None
+
+
+def test_a_threshold_that_was_changed_is_noticed() -> None:
+    X, _ = data()
+    model = by_cutoff(forest(), 0.2)
+    explainer = Explainer(model, X, options=QUICK)
+    model.threshold = 0.7
+    with pytest.raises(ModelChangedError):
+        explainer.explain(X)
 
 
 def test_the_last_bit_at_a_cutoff_is_the_live_models() -> None:

@@ -668,6 +668,17 @@ def test_a_positive_is_found_where_many_features_must_move_together() -> None:
     assert max(one.positive.n_changed for one in explanations) > 12
 
 
+@pytest.mark.parametrize("n_trees", [1, 2])
+@pytest.mark.parametrize(("base", "own"), [(8.0, 2.2), (0.0, 2.7)])
+def test_a_number_between_those_of_the_data_is_its_own_positive(base: float, own: float, n_trees: int) -> None:
+    X = np.array([[x, y] for x in range(10) for y in range(4)], dtype=float)
+    model = RandomForestClassifier(n_trees, bootstrap=False, random_state=0).fit(X, X[:, 0] > 2.0)  # beyond 2.5
+    (explanation,) = Explainer(model, X, base={0: base}).explain([[own, 1.0]])
+    assert explanation.positive.status == Status.FOUND
+    assert explanation.positive.values[0] == own
+    assert explanation.positive.lower_bound == (explanation.positive.distance if n_trees == 1 else None)
+
+
 def test_no_rows(explainer: Explainer, rows: pd.DataFrame) -> None:
     explanations = explainer.explain(rows.iloc[:0])
     assert len(explanations) == 0
