@@ -89,6 +89,27 @@ def test_what_may_not_move_is_projected_to_itself(plain_kernel: ModuleType, own:
     assert_array_equal(point[block], corner)
 
 
+@pytest.mark.parametrize("step", [1.0, -1.0])
+def test_an_end_between_two_numbers_of_the_grid_may_be_the_only_one_in_a_cell(
+    plain_kernel: ModuleType, forest: Setting, step: float
+) -> None:
+    plan, problems = forest.plan._replace(feature=forest.plan.feature.copy()), forest.problems
+    problems = problems._replace(bound=problems.bound.copy(), cell=problems.cell.copy())
+    plan.feature["grid"][0], problems.cell["reference"][0, 0] = 1.0, 0.0
+    end = 2.25 * step
+    problems.bound[0, 0] = [sorted([0.0, end]), [1.0, 0.0]]
+
+    def nearest(near: float, far: float) -> tuple[float, float, bool]:
+        low, high = sorted([near * step, far * step])
+        found: tuple[float, float, bool] = plain_kernel.nearest_in_cell(forest.axes, plan, problems, 0, 0, low, high)
+        return found
+
+    assert nearest(2.125, 2.5) == (end, 2.25, True)  # 3 would be the next
+    assert nearest(1.5, 2.5) == (2.0 * step, 2.0, True)
+    assert not nearest(2.125, 2.1875)[2]
+    assert not nearest(2.5, 3.5)[2]
+
+
 def test_a_model_of_one_class_has_no_rival(plain_kernel: ModuleType, forest: Setting) -> None:
     problems = forest.problems._replace(row=forest.problems.row.copy())
     for keep, expected in ((1, (np.inf, True)), (0, (-np.inf, False))):
