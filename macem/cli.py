@@ -310,8 +310,8 @@ def _settings(chosen: argparse.Namespace) -> dict[str, Any]:
         chosen.hint_when_refused = f" ({chosen.config} sets {', '.join(from_file)}.)"
     for name in PAIRS:
         pairs = dict(_pair(name, text) for text in flags[name] or [])
-        both = not (name == "cutoff" and pairs)  # there is one, so a flag's is in place of the file's
-        flags[name] = {**(settings.get(name, {}) if both else {}), **pairs} or None
+        replaced = name == "cutoff" and pairs  # of which there is one; of the others a flag changes single entries
+        flags[name] = {**({} if replaced else settings.get(name, {})), **pairs} or None
     for name in ("kinds", "classes"):
         flags[name] = flags[name].split(",") if flags[name] else None
     settings |= {name: value for name, value in flags.items() if value is not None}

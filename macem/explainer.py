@@ -221,7 +221,10 @@ class Explainer:
         for label, threshold in (self.cutoff or {}).items():
             reasons.append(f"A row is {label!r} from a probability of {threshold:.6g} on.")
         if not (self._model.follows or self.cutoff):
-            reasons.append("Its predict does not take the largest probability; is there a cutoff, give cutoff=.")
+            told = "Its predict does not take the largest probability"
+            reasons.append(
+                f"{told}; if a cutoff decides, give it as cutoff=." if len(self.classes) == 2 else f"{told}."
+            )
         return " ".join([f"{self._model.describe()}.", *reasons])
 
     @property

@@ -103,7 +103,7 @@ def records(kind: np.dtype[Any], shape: int | tuple[int, ...], /, **fields: Any)
 # feature 14 | left 16), wide nodes two (key 64; flags 4 | feature 28 | left 32). Left is the step from a node to its
 # left child, with the right one beside it, and zero at a leaf; as the lowest 16 bits it is one instruction to read. A
 # narrow key is the upper half of a word whose lower half is zero, so that it is above a node's word just where it is
-# above the node's key.
+# above the node's key. `vectors.descend` reads narrow nodes, too.
 
 MISSING = np.uint64(0xFFFFFFFFFFFFFFFF)  # key of a missing value
 BEYOND = np.uint64(0xFFFFFFFFFFFFFFFE)  # above every split, and no key

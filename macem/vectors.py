@@ -2,7 +2,8 @@
 
 numba's compiler makes no gathers of its own here, so these are the intermediate code of LLVM, written by hand. A vector
 holds where a row is in each of eight trees; a gather reads the nodes, and since a row's keys lie in four vectors, too,
-one instruction picks those that the nodes ask for. Elsewhere the kernel walks in registers (`kernel.walk_clean`).
+one instruction picks those that the nodes ask for. Elsewhere the kernel walks in registers (`kernel.walk_clean`). What
+stands where in a node is told in `kernel`, under "Trees", and known here once more.
 """
 
 from __future__ import annotations

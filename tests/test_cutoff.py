@@ -99,6 +99,18 @@ def test_a_threshold_that_was_changed_is_noticed() -> None:
         explainer.explain(X)
 
 
+def test_a_threshold_that_was_tuned_anew_is_noticed() -> None:
+    X, y = data()
+    model = TunedThresholdClassifierCV(RandomForestClassifier(10, random_state=0), cv=2, scoring="f1", random_state=0)
+    explainer = Explainer(model.fit(X, y == "bad"), X, options=QUICK)
+    before = model.predict_proba(X), model.best_threshold_
+    model.set_params(scoring="precision").fit(X, y == "bad")
+    assert_array_equal(model.predict_proba(X), before[0])
+    assert model.best_threshold_ != before[1]
+    with pytest.raises(ModelChangedError):
+        explainer.explain(X)
+
+
 def test_the_last_bit_at_a_cutoff_is_the_live_models() -> None:
     X, y = data()
     boosting = GradientBoostingClassifier(n_estimators=20, random_state=0)
@@ -154,6 +166,7 @@ def test_a_rule_that_cannot_be_read_is_told_and_believed() -> None:
     model = Careful(forest())
     explainer = Explainer(model, X, options=QUICK)
     assert "does not take the largest probability" in explainer.describe()
+    assert "give it as cutoff=" in explainer.describe()
     assert "largest probability" not in Explainer(forest(), X).describe()
     assert "largest probability" not in Explainer(model, X, cutoff={"bad": 0.25}).describe()
     for row, one in zip(X[:10], explainer.explain(X[:10]), strict=True):

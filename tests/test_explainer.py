@@ -668,6 +668,15 @@ def test_a_positive_is_found_where_many_features_must_move_together() -> None:
     assert max(one.positive.n_changed for one in explanations) > 12
 
 
+def test_a_negative_is_found_where_twelve_rounds_do_not_reach_it() -> None:
+    generator = np.random.default_rng(5)
+    X = generator.normal(size=(40, 100)).round(2)
+    model = RandomForestClassifier(50, random_state=5).fit(X, generator.random(40) < 0.15)
+    explainer = Explainer(model, X, base=dict.fromkeys(range(100), 0.0), options=SearchOptions(margin=0.3))
+    for explanation in explainer.explain(X[[8, 14, 17]], kinds="negative"):  # lost without the second, long beam
+        assert explanation.negative.found
+
+
 @pytest.mark.parametrize("n_trees", [1, 2])
 @pytest.mark.parametrize(("base", "own"), [(8.0, 2.2), (0.0, 2.7)])
 def test_a_number_between_those_of_the_data_is_its_own_positive(base: float, own: float, n_trees: int) -> None:
